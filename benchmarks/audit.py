@@ -36,7 +36,7 @@ from deniable.storage import (
     promise_entries,
     times,
 )
-from deniable.storage.chain import GENESIS, commitment, decision_hash
+from deniable.storage.chain import GENESIS, decision_hash, salted_hash
 from deniable.storage.connect import connect
 from deniable.storage.records import Experiment, Metric, PublishedTable
 
@@ -211,7 +211,7 @@ def decide(path: str, ids: Sequence[bytes], tables: Sequence[Table], total: int,
             identity = prefix + number.to_bytes(8, "big")
             seq += 1
             key = (experiment, identity, 1, table + 1, 0, at + seq, by, seq)
-            head = decision_hash(head, *key, commitment(visitor, salt, segment, shown))
+            head = decision_hash(head, *key, salted_hash(visitor, salt, segment, shown))
             own = (experiment, identity, visitor, salt, segment, shown, 0, 1, table + 1)
             page.append((*own, at + seq, by, seq, head))
             counts[experiment, table + 1, 0, segment, shown, 0, by] += 1

@@ -22,10 +22,10 @@ from deniable.privacy.tables import decoded_table, draw, thresholds
 from deniable.service.service import open as open_service
 from deniable.storage.chain import (
     GENESIS,
-    commitment,
     decision_hash,
-    reward_commitment,
     reward_hash,
+    reward_salted_hash,
+    salted_hash,
 )
 from deniable.storage.log_rows import CHAIN_END, DECISION, LOG_END, REWARD, LogRow, log_rows
 
@@ -80,7 +80,7 @@ def _rows(n_rows: int) -> Iterator[LogRow]:
         if seq % 11 == 0:
             assert last.id
             assert last.salt
-            committed = reward_commitment(last.salt, 0, 1_000_000)
+            committed = reward_salted_hash(last.salt, 0, 1_000_000)
             head = reward_hash(head, identity, last.id, 0, now, _WRITER, seq, committed)
             kept = LogRow(REWARD, _WRITER, seq, identity, last.id, time=now, hash=head)
             yield kept._replace(salt=last.salt, metric=0, value=1_000_000)
@@ -89,7 +89,7 @@ def _rows(n_rows: int) -> Iterator[LogRow]:
         who, salt, new = random[:16], random[16:32], identity[:4] + random[32:44]
         segment = seq & 1
         shown = draw(ends[segment], int.from_bytes(random[44:], "little"))
-        committed = commitment(who, salt, segment, shown)
+        committed = salted_hash(who, salt, segment, shown)
         head = decision_hash(head, identity, new, 1, 1, 0, now, _WRITER, seq, committed)
         last = LogRow(
             DECISION,

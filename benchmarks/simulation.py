@@ -22,7 +22,7 @@ from deniable.policies.base import Policy
 from deniable.policies.benchmarks import GittinsPolicy, RandomPolicy
 from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation.environment import Environment
-from deniable.simulation.job import Job, Kernel, make_job, run_from
+from deniable.simulation.job import Kernel, SimulationJob, make_job, run_from
 from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.simulation.run import Case, simulate_many
 from deniable.theory.best_budget import best_constant_budget, best_dynamic_budget
@@ -45,7 +45,7 @@ def kernel_seconds(
     return statistics.median(_once(job, first + i) for i in range(repeats))
 
 
-def _once(job: Job, seed: int) -> float:
+def _once(job: SimulationJob, seed: int) -> float:
     state = _state(seed)
     start = time.thread_time()
     run_from(job, state)

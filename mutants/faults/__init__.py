@@ -15,6 +15,7 @@ LAYERS = (
     "simulation",
     "portfolio",
     "storage",
+    "analysis",
     "charts",
     "planning",
     "audit",

@@ -26,7 +26,7 @@ FAULTS = (
         (f"{TESTS}/test_saving.py",),
     ),
     Fault(
-        "portfolio/nodes.py",
+        "portfolio/search_nodes.py",
         "others = np.clip(wanted - (change < 0), fewest, np.maximum(fewest, largest))",
         "others = np.full(family.size, 0)",
         "the odd one of a family leaves nobody else above",

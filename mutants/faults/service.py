@@ -280,14 +280,6 @@ FAULTS = (
         (f"{GROWING}::test_counts_with_a_trace_budget_go_on_where_they_were",),
     ),
     Fault(
-        "service/evidence.py",
-        "experiment, (n_segments, n_arms) = evidence.experiment, evidence.began_with",
-        "experiment = evidence.experiment\n"
-        "    n_segments, n_arms = len(experiment.segments), len(experiment.arms)",
-        "plans of intervals change once visitors came",
-        (f"{GROWING}::test_plans_of_intervals_stay_those_of_the_start",),
-    ),
-    Fault(
         "service/table_making.py",
         'if json.loads(made.counts)["scores"] != (newest and scores_detail(newest)):',
         'if json.loads(made.counts)["scores"] is False:',

@@ -188,14 +188,14 @@ FAULTS = (
         POSTGRES_DISK,
     ),
     Fault(
-        "storage/replies.py",
+        "storage/idempotency.py",
         "(replies.c.created_at < now - forget_seconds * SECOND)",
         "(replies.c.created_at < now - 10**9 * forget_seconds * SECOND)",
         "answers to idempotent requests are kept for ever",
         REPLIES,
     ),
     Fault(
-        "storage/replies.py",
+        "storage/idempotency.py",
         "(replies.c.created_at < now - stale_seconds * SECOND)",
         "(replies.c.created_at < now - 10**9 * stale_seconds * SECOND)",
         "a request that was never finished blocks its key",

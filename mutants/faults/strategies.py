@@ -11,7 +11,7 @@ LP = (
     f"{TESTS}/test_joint_lp.py::test_the_gap_is_a_proof",
     f"{TESTS}/test_joint_lp.py::test_a_budget_for_each_arm",
 )
-MAKING = (f"{TESTS}/test_making.py",)
+MAKING = (f"{TESTS}/test_recipe.py",)
 
 FAULTS = (
     Fault(
@@ -64,21 +64,21 @@ FAULTS = (
         MAKING,
     ),
     Fault(
-        "strategies/making.py",
+        "strategies/recipe.py",
         "shown = [row if min(row) >= 0 else [max(0, count) for count in row] for row in shows]",
         "shown = [list(row) for row in shows]",
         "noisy counts below 0 reach the strategy",
         MAKING,
     ),
     Fault(
-        "strategies/making.py",
+        "strategies/recipe.py",
         "return [min(max(0, entry), end) for entry, end in zip(row, most, strict=True)]",
         "return [max(0, entry) for entry in row]",
         "noise makes rewards larger than shows allow",
         MAKING,
     ),
     Fault(
-        "strategies/making.py",
+        "strategies/recipe.py",
         "return tuple(entries.get(arm, 0) for arm in range(len(self.budgets)))",
         "return tuple(entries.values()) + (0,) * (len(self.budgets) - len(row))",
         "the arms behind a retired one change places",

@@ -5,48 +5,9 @@ from __future__ import annotations
 from mutants.fault import Fault
 
 TESTS = "tests/web"
-HIDING = (f"{TESTS}/test_risks.py::test_a_small_group_is_never_hidden_alone",)
-RISKS = f"{TESTS}/test_risks.py"
-STANDING = (f"{TESTS}/test_standing.py",)
 ACCESS = f"{TESTS}/test_access.py"
-WATCHER = f"{TESTS}/test_watcher.py"
 
 FAULTS = (
-    Fault(
-        "service/evidence.py",
-        "if visible and len(smallest) - len(visible) + unlisted == 1:",
-        "if False:",
-        "a lone small segment follows from the total",
-        HIDING,
-    ),
-    Fault(
-        "service/evidence.py",
-        "SMALLEST_CELL = 30",
-        "SMALLEST_CELL = 3",
-        "figures on three visitors are told",
-        HIDING,
-    ),
-    Fault(
-        "service/evidence.py",
-        "unlisted = 0 < shows[-1].sum() < SMALLEST_CELL",
-        "unlisted = False and 0 < shows[-1].sum() < SMALLEST_CELL",
-        "a few unlisted visitors follow from the total",
-        HIDING,
-    ),
-    Fault(
-        "service/evidence.py",
-        "smallest = shows[:-1, np.asarray(active)].min(axis=1)",
-        "smallest = shows[:-1, np.asarray(active)].max(axis=1)",
-        "a segment is told whose rarest arm few were shown",
-        HIDING,
-    ),
-    Fault(
-        "web/risks.py",
-        "return math.log(max(ratios) / min(ratios))",
-        "return math.log(max(ratios))",
-        "the told risk is too small",
-        (f"{RISKS}::test_the_told_risk_is_that_of_the_theory",),
-    ),
     Fault(
         "web/templates/overview.html",
         'figure("Free", firm.remaining | in_nats',
@@ -60,27 +21,6 @@ FAULTS = (
         'figure("Committed", firm.budget | in_nats',
         "what is committed is told as the budget",
         (f"{TESTS}/test_overview.py",),
-    ),
-    Fault(
-        "web/standing.py",
-        "for share in (0.025, 0.975))",
-        "for share in (0.25, 0.75))",
-        "the interval of an arm holds half of the belief",
-        STANDING,
-    ),
-    Fault(
-        "web/standing.py",
-        "contending = np.where(self._on, posterior, -1.0)",
-        "contending = posterior",
-        "an arm that is off can be the best",
-        STANDING,
-    ),
-    Fault(
-        "web/standing.py",
-        "return float((self.shows * np.maximum(best - rates, 0)).sum())",
-        "return float(np.maximum(best - rates, 0).sum())",
-        "clicks lost do not depend on visitors",
-        STANDING,
     ),
     Fault(
         "web/access.py",
@@ -153,21 +93,11 @@ FAULTS = (
         (f"{TESTS}/test_roles.py::test_each_role_may_do_what_its_scopes_say[viewer]",),
     ),
     Fault(
-        "web/watcher.py",
-        "SUSPICIOUS = 1e-6",
-        "SUSPICIOUS = 1e-60",
-        "a planted fault is not noticed",
-        (
-            f"{WATCHER}::test_chance_is_not_suspicious_and_nine_deviations_are",
-            f"{WATCHER}::test_a_planted_fault_is_noticed_and_told",
-        ),
-    ),
-    Fault(
-        "web/wording.py",
+        "_formatting.py",
         "    if probability > 0.99:\n",
         "    if probability > 2:\n",
         "a probability is told as certain",
-        ("src/deniable/web/wording.py",),
+        ("src/deniable/_formatting.py",),
     ),
     Fault(
         "web/listing.py",

@@ -36,7 +36,7 @@ _HOME = {
     "portfolio.layers": ("Layer", "LayerDesign", "design_layers"),
     "portfolio.participation": ("RealizedRisk", "realized_risk", "sampled_risk"),
     "portfolio.problem": ("Portfolio",),
-    "portfolio.rolling": ("RollingBudget",),
+    "portfolio.rolling_budget": ("RollingBudget",),
     "portfolio.rules": (
         "RuleOutcome",
         "best_budgets",

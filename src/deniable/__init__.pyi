@@ -38,7 +38,7 @@ from deniable.portfolio.participation import RealizedRisk as RealizedRisk
 from deniable.portfolio.participation import realized_risk as realized_risk
 from deniable.portfolio.participation import sampled_risk as sampled_risk
 from deniable.portfolio.problem import Portfolio as Portfolio
-from deniable.portfolio.rolling import RollingBudget as RollingBudget
+from deniable.portfolio.rolling_budget import RollingBudget as RollingBudget
 from deniable.portfolio.rules import RuleOutcome as RuleOutcome
 from deniable.portfolio.rules import best_budgets as best_budgets
 from deniable.portfolio.rules import compare_rules as compare_rules

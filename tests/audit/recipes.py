@@ -11,7 +11,7 @@ from deniable.privacy.tables import Band, Table
 from deniable.service import table_making
 from deniable.service.table_making import recipe_of
 from deniable.storage.records import Experiment
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 from deniable.strategies.rules import Counts
 
 MakeTable = Callable[[Recipe, Counts], Table]

@@ -67,10 +67,12 @@ def test_the_mean_e_value_of_all_outcomes_is_one() -> None:
 
 def _log_e(p: np.ndarray, shows: np.ndarray) -> float:
     from deniable.inference.e_values import draw_evidence
-    from deniable.inference.state import Batch
+    from deniable.inference.state import VisitorBatch
 
     nothing = np.zeros_like(p[0])
-    return draw_evidence([Batch(a, b, nothing) for a, b in zip(p, shows, strict=True)]).log_e_value
+    return draw_evidence(
+        [VisitorBatch(a, b, nothing) for a, b in zip(p, shows, strict=True)]
+    ).log_e_value
 
 
 def nights(rng: np.random.Generator, tilt: float = 0.0, visitors: int = 100) -> list[Cells]:

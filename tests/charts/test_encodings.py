@@ -13,7 +13,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from deniable.charts import experiments, leak, portfolio_page, strategies
+from deniable.charts import experiments, leak, portfolio, strategies
 from deniable.charts.audit import audit_chart
 from deniable.charts.planning import PANELS, plan_data
 from deniable.charts.results import rates_with_bands
@@ -236,9 +236,9 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: leak.ratio_chart([("a", 2.0, 1.5, 3.0)]),
         ["rule x=low x2=high y=name", "point x=value y=name"],
     ),
-    "allocation": (portfolio_page.bars_chart, ["bar color=strategy x=budget y=id"]),
+    "allocation": (portfolio.bars_panel, ["bar color=strategy x=budget y=id"]),
     "marginal gains": (
-        portfolio_page.gains_chart,
+        portfolio.gains_panel,
         [
             "line color=experiment x=budget y=gain",
             "rule y=gain",
@@ -246,10 +246,10 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ],
     ),
     "another firm budget": (
-        portfolio_page.what_if_chart,
+        portfolio.what_if_panel,
         ["line x=firm_budget y=regret", "point x=firm_budget y=regret"],
     ),
-    "rules": (portfolio_page.rules_chart, ["bar color=rule x=regret y=rule"]),
+    "rules": (portfolio.rules_panel, ["bar color=rule x=regret y=rule"]),
     "beliefs of a tracker": (
         believed,
         [

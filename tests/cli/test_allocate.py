@@ -82,8 +82,8 @@ def test_writes_a_table_and_a_chart(
     assert main(["allocate", portfolio, *options, "--form", "paper"]) == 0
     assert pl.read_csv(out)["budget_nano"].sum() == 4_000_000_000
     drawing = chart.read_text()
-    for words in ("Marginal gains meet at lambda", "What another firm budget would change",
-                  "Rules", "Budgets: 4 of 4 nats"):  # fmt: skip
+    for words in ("Where the next nat helps most", "What another budget would change",
+                  "Against simpler rules", "Budgets: 4 of 4 nats", "lambda: "):  # fmt: skip
         assert words in drawing
     assert str(out) in capsys.readouterr().err
 

@@ -15,13 +15,13 @@ from tests.documents.support import texts
 from tests.passing import pass_until
 
 import deniable.documents.words as words
-from deniable.documents import rendering
+from deniable.documents import assembly, rendering
+from deniable.documents.assembly import KINDS
 from deniable.documents.content import (
     Document,
     Fields,
     Grid,
 )
-from deniable.documents.making import KINDS
 from deniable.errors import (
     BrokenPromiseError,
     InvalidArgumentError,
@@ -294,9 +294,7 @@ def test_a_document_of_another_release_is_known_by_its_hash(
 ) -> None:
     issued = service.documents.issue("checkout", "record")
     page = rendering.html(service.documents.again(issued.number))
-    from deniable.documents import making
-
-    monkeypatch.setattr(making, "layout", lambda: "another")
+    monkeypatch.setattr(assembly, "layout", lambda: "another")
     monkeypatch.setattr(rendering, "BLANK", "......")
     found = service.documents.verify(page.encode())
     assert found.sound

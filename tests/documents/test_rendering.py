@@ -11,13 +11,13 @@ import pytest
 from tests.documents.support import texts
 
 from deniable.documents import rendering
+from deniable.documents.assembly import KINDS
 from deniable.documents.content import (
     Bullets,
     Document,
     Paragraph,
     Section,
 )
-from deniable.documents.making import KINDS
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.inference.state import Batch, State, new_state, update
+from deniable.inference.state import State, VisitorBatch, new_state, update
 
 Rule: TypeAlias = Callable[[State, int, np.random.Generator], FloatArray]
 """State, visitors so far, generator -> a table with one row for each experiment."""
@@ -160,7 +160,7 @@ def same(*rates: float) -> Callable[[float], Sequence[float]]:
 
 def run(
     setting: Setting, seed: int, runs: int | None = None
-) -> Iterator[tuple[int, State, FloatArray, FloatArray, Batch]]:
+) -> Iterator[tuple[int, State, FloatArray, FloatArray, VisitorBatch]]:
     """After each batch: visitors, the state, the true targets of pairs and of arms, the batch."""
     rng = np.random.default_rng(seed)
     n_runs = setting.runs if runs is None else runs
@@ -185,7 +185,7 @@ def run(
         else:
             split = rng.multinomial(hits, np.full(values.size, 1 / values.size))
             rewards, squares = split @ values, split @ values**2
-        batch = Batch(table, shows, rewards, squares)
+        batch = VisitorBatch(table, shows, rewards, squares)
         before = state
         state = update(state, batch)
         mean = chance * values.mean()

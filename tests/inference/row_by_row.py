@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deniable.inference.state import Batch
+from deniable.inference.state import VisitorBatch
 
 
 @dataclass
@@ -35,7 +35,7 @@ def log_of_one_segment(
     return log
 
 
-def batches_of(log: list[Visitor], n_arms: int) -> list[Batch]:
+def batches_of(log: list[Visitor], n_arms: int) -> list[VisitorBatch]:
     """The same log as counts."""
     result = []
     for number in range(1 + max(visitor.batch for visitor in log)):
@@ -45,7 +45,7 @@ def batches_of(log: list[Visitor], n_arms: int) -> list[Batch]:
             shows[0, visitor.arm] += 1
             rewards[0, visitor.arm] += visitor.reward
             squares[0, visitor.arm] += visitor.reward**2
-        result.append(Batch([mine[0].row], shows, rewards, squares))
+        result.append(VisitorBatch([mine[0].row], shows, rewards, squares))
     return result
 
 

@@ -18,7 +18,7 @@ from deniable.inference.e_values import (
     smallest_excess,
     tilt_log_e_value,
 )
-from deniable.inference.state import Batch
+from deniable.inference.state import VisitorBatch
 
 LEVEL = math.log(1 / 0.05)
 
@@ -137,10 +137,10 @@ def test_evidence_of_a_whole_experiment() -> None:
     sound, leaky = [], []
     for _ in range(10):
         shows = rng.multinomial(1000, rows)
-        sound.append(Batch(rows, shows, np.zeros((2, 3))))
+        sound.append(VisitorBatch(rows, shows, np.zeros((2, 3))))
         biased = shows.copy()
         biased[1] = rng.multinomial(1000, [0.17, 0.66, 0.17])
-        leaky.append(Batch(rows, biased, np.zeros((2, 3))))
+        leaky.append(VisitorBatch(rows, biased, np.zeros((2, 3))))
     assert draw_evidence(sound).p_value > 0.05
     found = draw_evidence(leaky)
     assert found.p_value < 1e-6
@@ -149,11 +149,11 @@ def test_evidence_of_a_whole_experiment() -> None:
 
 
 def test_what_cannot_happen_is_proof() -> None:
-    impossible = Batch([[1.0, 0.0]], [[10, 1]], [[0, 0]])
+    impossible = VisitorBatch([[1.0, 0.0]], [[10, 1]], [[0, 0]])
     assert draw_evidence([impossible]).log_e_value == math.inf
     assert draw_evidence([impossible]).p_value == 0.0
     assert multinomial_log_e_value([1.0, 0.0], [10, 1]) == math.inf
-    uniform = Batch([[1 / 3] * 3], [[5, 5, 5]], [[0, 0, 0]])
+    uniform = VisitorBatch([[1 / 3] * 3], [[5, 5, 5]], [[0, 0, 0]])
     assert draw_evidence([uniform]).favourites == pytest.approx([0.0, 0.0], abs=1e-12)
 
 

@@ -12,13 +12,13 @@ from tests.inference.experiments import Setting, constant, run, same
 
 from deniable.errors import InvalidArgumentError
 from deniable.inference.health import drift, sample_ratios
-from deniable.inference.state import Batch
+from deniable.inference.state import VisitorBatch
 
 
 def test_chi_square_is_scipys() -> None:
     rows = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]])
     shows = np.array([[480, 330, 190], [45, 420, 35]])
-    check = sample_ratios([Batch(rows, shows, np.zeros((2, 3)))])[0]
+    check = sample_ratios([VisitorBatch(rows, shows, np.zeros((2, 3)))])[0]
     statistic = sum(
         scipy.stats.chisquare(count, row * count.sum()).statistic
         for row, count in zip(rows, shows, strict=True)
@@ -28,10 +28,10 @@ def test_chi_square_is_scipys() -> None:
 
 
 def test_few_visitors_get_an_exact_test() -> None:
-    check = sample_ratios([Batch([[0.9, 0.1]], [[3, 0]], [[0, 0]])])[0]
+    check = sample_ratios([VisitorBatch([[0.9, 0.1]], [[3, 0]], [[0, 0]])])[0]
     assert check.exact
     assert check.p_value == 1.0  # three visitors cannot accuse anybody
-    check = sample_ratios([Batch([[0.9, 0.1]], [[2, 10]], [[0, 0]])])[0]
+    check = sample_ratios([VisitorBatch([[0.9, 0.1]], [[2, 10]], [[0, 0]])])[0]
     tail = float(scipy.stats.binom.sf(9, 12, 0.1))
     assert check.p_value == pytest.approx(2 * 2 * tail, rel=1e-9)
 
@@ -39,9 +39,9 @@ def test_few_visitors_get_an_exact_test() -> None:
 def test_tables_that_nobody_met_or_that_forbid_an_arm() -> None:
     nobody, forbidden, certain = sample_ratios(
         [
-            Batch([[0.5, 0.5]], [[0, 0]], [[0, 0]]),
-            Batch([[1.0, 0.0]], [[5, 1]], [[0, 0]]),
-            Batch([[1.0, 0.0]], [[5, 0]], [[0, 0]]),
+            VisitorBatch([[0.5, 0.5]], [[0, 0]], [[0, 0]]),
+            VisitorBatch([[1.0, 0.0]], [[5, 1]], [[0, 0]]),
+            VisitorBatch([[1.0, 0.0]], [[5, 0]], [[0, 0]]),
         ]
     )
     assert (nobody.p_value, nobody.log_e_value) == (1.0, 0.0)
@@ -56,7 +56,7 @@ def test_p_values_of_sound_tables_are_uniform_or_larger() -> None:
         shows = rng.multinomial(size, rows)
         checks = sample_ratios(
             [
-                Batch(row[None], count[None], np.zeros((1, 3)))
+                VisitorBatch(row[None], count[None], np.zeros((1, 3)))
                 for row, count in zip(rows, shows, strict=True)
             ]
         )
@@ -68,7 +68,7 @@ def test_p_values_of_sound_tables_are_uniform_or_larger() -> None:
 def test_drift_against_the_integral() -> None:
     """One cell, two batches: Jeffreys' mean likelihoods by numerical integration."""
     parts = [(30, 6), (20, 11)]
-    batches = [Batch([[0.5, 0.5]], [[n, 0]], [[s, 0]]) for n, s in parts]
+    batches = [VisitorBatch([[0.5, 0.5]], [[n, 0]], [[s, 0]]) for n, s in parts]
     with mpmath.workdps(25):
 
         def mean_likelihood(n: int, s: int) -> mpmath.mpf:
@@ -92,7 +92,7 @@ def test_drift_against_the_integral() -> None:
 def test_steady_experiments_raise_no_alarm(values: tuple[float, ...]) -> None:
     """1,000 steady experiments with adaptive tables, looked at after every batch, alpha .05."""
     setting = Setting(constant(3.0), same(0.1, 0.12), values=values, growth=0.2, typical=0.05)
-    batches: list[Batch] = []
+    batches: list[VisitorBatch] = []
     highest = np.full(1000, -np.inf)
     for _, _, _, _, batch in run(setting, 40, runs=1000):
         batches.append(batch)
@@ -118,4 +118,4 @@ def test_a_rate_that_falls_is_found() -> None:
 
 def test_one_batch_has_no_before() -> None:
     with pytest.raises(InvalidArgumentError, match="batches"):
-        drift([Batch([[0.5, 0.5]], [[5, 5]], [[1, 1]])])
+        drift([VisitorBatch([[0.5, 0.5]], [[5, 5]], [[1, 1]])])

@@ -21,7 +21,7 @@ from deniable.inference.off_policy import (
     chosen_value,
     policy_value,
 )
-from deniable.inference.state import Batch, State, Sums, new_state, update
+from deniable.inference.state import State, Sums, VisitorBatch, new_state, update
 
 METHODS: tuple[Method, ...] = ("ips", "snips", "dr")
 POLICIES = ([0.0, 1.0, 0.0], [0.2, 0.3, 0.5])
@@ -55,14 +55,14 @@ def test_estimates_are_those_of_the_rows(policy: list[float]) -> None:
 
 def test_the_table_that_served_has_the_mean_reward_as_its_value() -> None:
     """One table, evaluated on itself: every ratio is 1, so IPS and SNIPS are the plain mean."""
-    batches = [Batch([[0.6, 0.4]], [[300, 200]], [[30, 50]])] * 4
+    batches = [VisitorBatch([[0.6, 0.4]], [[300, 200]], [[30, 50]])] * 4
     for method in ("ips", "snips"):
         found = policy_value(batches, [0.6, 0.4], method=method, horizon=2000)
         assert found.estimate == pytest.approx(0.16, rel=1e-12)
 
 
 def test_segments_are_weighted_by_shares() -> None:
-    batches = [Batch([[0.5, 0.5]] * 2, [[500, 500], [50, 50]], [[50, 100], [20, 5]])] * 3
+    batches = [VisitorBatch([[0.5, 0.5]] * 2, [[500, 500], [50, 50]], [[50, 100], [20, 5]])] * 3
     row = always(1, n_segments=2, n_arms=2)
     observed = policy_value(batches, row, method="snips", horizon=2000)
     assert observed.estimate == pytest.approx((10 * 0.2 + 0.1) / 11)
@@ -79,7 +79,7 @@ def test_intervals_cover_at_all_looks(method: Method) -> None:
         dynamic(3.0), same(0.1, 0.15), horizon=6000, growth=0.5, first=100, typical=0.1
     )
     policy, truth, runs = [0.3, 0.7], 0.3 * 0.1 + 0.7 * 0.15, 250
-    batches: list[Batch] = []
+    batches: list[VisitorBatch] = []
     missed = np.zeros((2, runs), dtype=bool)
     for n, _, _, _, batch in run(setting, 12, runs=runs):
         batches.append(batch)
@@ -110,8 +110,8 @@ def test_the_best_of_each_segment_is_covered_although_it_was_chosen() -> None:
 
 
 def test_a_policy_that_wants_a_retired_arm_leaves_those_visitors_out() -> None:
-    early = Batch([[0.5, 0.5]], [[400, 400]], [[40, 80]])
-    late = Batch([[0.9999, 0.0001]], [[5000, 0]], [[500, 0]])
+    early = VisitorBatch([[0.5, 0.5]], [[400, 400]], [[40, 80]])
+    late = VisitorBatch([[0.9999, 0.0001]], [[5000, 0]], [[500, 0]])
     alone = policy_value([early], [0, 1], horizon=1000)
     both = policy_value([early, late], [0, 1], horizon=1000)
     assert both.estimate == alone.estimate
@@ -122,14 +122,14 @@ def test_a_policy_that_wants_a_retired_arm_leaves_those_visitors_out() -> None:
 
 
 def test_too_few_visitors_are_not_ready() -> None:
-    few = [Batch([[0.5, 0.5]], [[100, 100]], [[20, 20]])]
+    few = [VisitorBatch([[0.5, 0.5]], [[100, 100]], [[20, 20]])]
     assert not policy_value(few, [0, 1], horizon=1000).ready
     state = update(new_state(1, 2, horizon=1000), few[0])
     assert not chosen_value(state, [0, 1]).ready
 
 
 def test_mistakes_are_refused() -> None:
-    batch = Batch([[0.5, 0.5]], [[10, 10]], [[1, 1]])
+    batch = VisitorBatch([[0.5, 0.5]], [[10, 10]], [[1, 1]])
     with pytest.raises(InvalidArgumentError, match="policy"):
         policy_value([batch], [0.5, 0.4], horizon=10)
     with pytest.raises(InvalidArgumentError, match="batches"):
@@ -143,14 +143,18 @@ def test_mistakes_are_refused() -> None:
 
 
 def test_a_value_has_its_estimate_inside() -> None:
-    found = policy_value([Batch([[0.5, 0.5]], [[900, 900]], [[90, 180]])], [1, 0], horizon=1000)
+    found = policy_value(
+        [VisitorBatch([[0.5, 0.5]], [[900, 900]], [[90, 180]])], [1, 0], horizon=1000
+    )
     assert isinstance(found, Value)
     assert found.exact_low <= found.low <= found.estimate <= found.high <= found.exact_high
 
 
-def _only(batch: Batch, place: int) -> Batch:
+def _only(batch: VisitorBatch, place: int) -> VisitorBatch:
     at = slice(place, place + 1)
-    return Batch(batch.probabilities[at], batch.shows[at], batch.rewards[at], batch.squares[at])
+    return VisitorBatch(
+        batch.probabilities[at], batch.shows[at], batch.rewards[at], batch.squares[at]
+    )
 
 
 def only_state(state: State, place: int) -> State:
@@ -176,8 +180,10 @@ def only_state(state: State, place: int) -> State:
 def test_arm_values_share_alpha_among_all_cells() -> None:
     """Six cells at 6% are each as wide as two of them alone at 2%."""
     row, shows, rewards = [0.5, 0.5], [500, 500], [50, 80]
-    few = update(new_state(1, 2, horizon=1000), Batch([row], [shows], [rewards]))
-    many = update(new_state(3, 2, horizon=1000), Batch([row] * 3, [shows] * 3, [rewards] * 3))
+    few = update(new_state(1, 2, horizon=1000), VisitorBatch([row], [shows], [rewards]))
+    many = update(
+        new_state(3, 2, horizon=1000), VisitorBatch([row] * 3, [shows] * 3, [rewards] * 3)
+    )
     alone, together = arm_values(few, alpha=0.02), arm_values(many, alpha=0.06)
     for name in ("low", "high", "exact_low", "exact_high"):
         expected = np.repeat(getattr(alone, name), 3, axis=0)

@@ -15,8 +15,8 @@ from deniable.errors import InvalidArgumentError
 from deniable.inference.intervals import compare, of_sums
 from deniable.inference.log import batches_from_log
 from deniable.inference.state import (
-    Batch,
     State,
+    VisitorBatch,
     guesses,
     merge,
     new_state,
@@ -28,7 +28,7 @@ from deniable.inference.state import (
 SIZES = [30, 1, 45, 80, 120]
 
 
-def after(batches: list[Batch], rate: float = 0.1, typical: float | None = None) -> State:
+def after(batches: list[VisitorBatch], rate: float = 0.1, typical: float | None = None) -> State:
     shape = batches[0].shows.shape
     state = new_state(shape[0], shape[1], horizon=1000, rate=rate, typical=typical)
     for batch in batches:
@@ -92,7 +92,7 @@ def test_ville_agrees_on_the_same_log() -> None:
         shows = rng.multinomial(size, [[0.7, 0.3]])
         rewards = rng.binomial(shows, [[0.2, 0.3]])
         m = guesses(state)[0]
-        state = update(state, Batch([[0.7, 0.3]], shows, rewards))
+        state = update(state, VisitorBatch([[0.7, 0.3]], shows, rewards))
         for arm, sign, p in ((0, -1, 0.7), (1, 1, 0.3)):
             values = [1.0] * rewards[0, arm] + [0.0] * (shows[0, arm] - rewards[0, arm])
             scores += [m[1] - m[0] + sign * (value - m[arm]) / p for value in values]
@@ -112,8 +112,8 @@ def test_ville_agrees_on_the_same_log() -> None:
 
 def test_guesses_look_only_backwards() -> None:
     """Changing the rewards of a batch changes no guess that its own scores used."""
-    first = Batch([[0.5, 0.5]], [[50, 50]], [[10, 20]])
-    low, high = (Batch([[0.5, 0.5]], [[50, 50]], [[r, r]]) for r in (0, 50))
+    first = VisitorBatch([[0.5, 0.5]], [[50, 50]], [[10, 20]])
+    low, high = (VisitorBatch([[0.5, 0.5]], [[50, 50]], [[r, r]]) for r in (0, 50))
     start = update(new_state(1, 2, horizon=100), first)
     m = guesses(start)[0]
     for batch in (low, high):
@@ -137,8 +137,8 @@ def test_merging_two_halves_adds_their_sums() -> None:
 
 
 def test_a_comparison_stops_when_an_arm_retires_and_resumes_if_it_returns() -> None:
-    open_table = Batch([[0.5, 0.3, 0.2]], [[50, 30, 20]], [[5, 4, 3]])
-    closed = Batch([[0.6995, 0.3, 0.0005]], [[70, 30, 0]], [[7, 4, 0]])
+    open_table = VisitorBatch([[0.5, 0.3, 0.2]], [[50, 30, 20]], [[5, 4, 3]])
+    closed = VisitorBatch([[0.6995, 0.3, 0.0005]], [[70, 30, 0]], [[7, 4, 0]])
     state = update(new_state(1, 3, horizon=1000), open_table)
     assert (state.stopped_at == -1).all()
     stopped = update(update(state, closed), closed)
@@ -188,9 +188,9 @@ def test_other_text_is_refused(text: str) -> None:
 )
 def test_impossible_counts_are_refused(argument: str, wrong: dict[str, Any]) -> None:
     good: dict[str, Any] = {"probabilities": [[0.5, 0.5]], "shows": [[10, 10]], "rewards": [[5, 5]]}
-    Batch(**good)
+    VisitorBatch(**good)
     with pytest.raises(InvalidArgumentError, match=argument):
-        Batch(**{**good, **wrong})
+        VisitorBatch(**{**good, **wrong})
 
 
 def test_plans_are_checked() -> None:
@@ -207,7 +207,7 @@ def test_plans_are_checked() -> None:
         with pytest.raises(InvalidArgumentError):
             new_state(2, 2, **wrong)
     with pytest.raises(InvalidArgumentError, match="batch"):
-        update(new_state(2, 2, horizon=10), Batch([[0.5, 0.5]], [[1, 1]], [[0, 0]]))
+        update(new_state(2, 2, horizon=10), VisitorBatch([[0.5, 0.5]], [[1, 1]], [[0, 0]]))
 
 
 def test_a_log_becomes_batches() -> None:
@@ -245,7 +245,7 @@ def test_many_batches_at_once_are_the_same_to_the_last_bit(n_segments: int, n_ar
     squares = rewards * 0.9 + 0.1 * np.divide(rewards**2, shows, out=shows * 0, where=shows > 0)
     one_by_one = new_state(n_segments, n_arms, horizon=1_000)
     for parts in zip(tables, shows, rewards, squares, strict=True):
-        one_by_one = update(one_by_one, Batch(*parts))
+        one_by_one = update(one_by_one, VisitorBatch(*parts))
     first = new_state(n_segments, n_arms, horizon=1_000)
     assert update_all(first, tables, shows, rewards, squares).to_json() == one_by_one.to_json()
     half = update_all(first, *(part[:13] for part in (tables, shows, rewards, squares)))

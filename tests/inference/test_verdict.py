@@ -14,7 +14,7 @@ from tests.inference.test_off_policy import only_state
 from deniable.errors import InvalidArgumentError
 from deniable.inference.intervals import compare
 from deniable.inference.off_policy import chosen_value
-from deniable.inference.state import Batch, State, new_state, update
+from deniable.inference.state import State, VisitorBatch, new_state, update
 from deniable.inference.verdict import Verdict, verdict
 from deniable.inference.words import sentences
 
@@ -30,7 +30,9 @@ def state_of(
     state = new_state(len(rates), len(rates[0]), horizon=visitors)
     shows = np.round(rows * visitors / 10)
     for _ in range(10):
-        state = update(state, Batch(rows, shows, shows * np.array(rates), shows * np.array(rates)))
+        state = update(
+            state, VisitorBatch(rows, shows, shows * np.array(rates), shows * np.array(rates))
+        )
     return state
 
 
@@ -134,7 +136,7 @@ def test_how_long_until_decided() -> None:
         shows = np.array([[0.5, 0.5]]) * round(item.visitors * share)
         shows = np.round(shows)
         rewards = shows * [[0.1, 0.12]]
-        later = update(state, Batch([[0.5, 0.5]], shows, rewards, rewards))
+        later = update(state, VisitorBatch([[0.5, 0.5]], shows, rewards, rewards))
         assert bool(judged(later).winners) is decided
     idle = " ".join(sentences(judged(state, visitors_per_day=0)))
     assert f"about {float(f'{item.visitors:.2g}'):,.0f} more visitors" in idle
@@ -152,14 +154,14 @@ def test_a_retired_arm_is_named_and_out_of_the_contest() -> None:
     rates = np.array([[0.2, 0.3, 0.21]])
     table = np.array([[0.5, 0.4999, 0.0001]])
     shows = np.array([[3000.0, 3000.0, 0.0]])
-    state = update(state, Batch(table, shows, shows * rates, shows * rates))
+    state = update(state, VisitorBatch(table, shows, shows * rates, shows * rates))
     found = judged(state)
     assert found.retired == (("green", "first-visit"),)
     assert [w.arm for w in found.winners] == ["large"]
     told = sentences(found)
     assert "Green has retired for first-visit; its comparisons there have stopped." in told
     alone = np.array([[0.9998, 0.0001, 0.0001]])
-    rest = Batch(alone, [[1000, 0, 0]], [[200, 0, 0]])
+    rest = VisitorBatch(alone, [[1000, 0, 0]], [[200, 0, 0]])
     undecided = update(state_of([[0.2, 0.2, 0.2]], 3000), rest)
     found = judged(undecided)
     assert found.winners == ()  # the last arm running has beaten nobody

@@ -11,7 +11,7 @@ from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocator, allocate
 from deniable.portfolio.participation import realized_risk, sampled_risk
 from deniable.portfolio.problem import Portfolio
-from deniable.portfolio.rolling import RollingBudget
+from deniable.portfolio.rolling_budget import RollingBudget
 from deniable.portfolio.whatif import budget_for_share, what_if
 
 THREE = Portfolio.from_sizes([2, 5, 9], [1000, 10**5, 10**6], [1, 1, 3], form="paper")

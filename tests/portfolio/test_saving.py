@@ -10,8 +10,8 @@ import pytest
 from tests.portfolio.brute_force import grid_optimum
 
 from deniable.portfolio.allocation import allocate
-from deniable.portfolio.nodes import choose
 from deniable.portfolio.problem import Portfolio
+from deniable.portfolio.search_nodes import choose
 from deniable.theory.regret import dynamic_regret
 
 

@@ -25,7 +25,7 @@ from deniable.privacy.tables import (
     nested_table,
     thresholds,
 )
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 
 
 def _vectors() -> list[Row]:

@@ -182,7 +182,7 @@ def test_overload_refuses_what_waited_too_long(
 
 def test_readiness_is_what_a_decision_needs(service: Deniable, monkeypatch: Any) -> None:
     """The probe draws and inserts for nobody, and leaves nothing behind."""
-    from deniable.service.batch import Batch
+    from deniable.service.batch import JobBatch
 
     running(service)
     kept = {f"v-{n}": service.decide("checkout", f"v-{n}", "a") for n in range(5)}
@@ -195,6 +195,6 @@ def test_readiness_is_what_a_decision_needs(service: Deniable, monkeypatch: Any)
         raise StoreUnavailableError("malformed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Batch, "decide", broken)
+        patch.setattr(JobBatch, "decide", broken)
         assert not service.ready()
     eventually(service.ready, "a probe passes again")

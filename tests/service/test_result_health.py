@@ -10,8 +10,8 @@ from sqlalchemy import update
 from tests.service.support import running
 from tests.service.test_results import ARMS, RATES, visit
 
-from deniable.service import result_health
-from deniable.service.result_health import ResultHealth, health_of
+from deniable.analysis import result_health
+from deniable.analysis.result_health import ResultHealth, health_of
 from deniable.service.service import Deniable
 from deniable.storage import experiments, times
 from deniable.storage.records import MICRO

@@ -15,14 +15,14 @@ import pytest
 from sqlalchemy import update as changing
 from tests.service.support import running
 
+from deniable.analysis.evidence import evidence_of
+from deniable.analysis.result_health import health_of
+from deniable.analysis.result_records import Results
 from deniable.errors import InvalidArgumentError
 from deniable.inference import intervals
 from deniable.inference.intervals import compare
-from deniable.inference.state import Batch, State, new_state, update
+from deniable.inference.state import State, VisitorBatch, new_state, update
 from deniable.service.drafts import NewArm
-from deniable.service.evidence import evidence_of
-from deniable.service.result_health import health_of
-from deniable.service.result_records import Results
 from deniable.service.service import Deniable
 from deniable.storage import experiments, schema, times
 from deniable.storage.records import MICRO, Better, Metric
@@ -82,7 +82,7 @@ def folded(log: Sequence[dict[str, str]], state: State, cap: float, arms: Sequen
             shows[at] += 1
             rewards[at] += share
             squares[at] += share * share
-        state = update(state, Batch(table, shows, rewards, squares))
+        state = update(state, VisitorBatch(table, shows, rewards, squares))
     return state
 
 

@@ -28,7 +28,7 @@ from deniable.storage import promises
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.sums import Sums
 from deniable.strategies.gate import GateRule
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 from deniable.strategies.rules import Wanted
 
 pytestmark = pytest.mark.usefixtures("strict_audits")

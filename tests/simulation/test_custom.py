@@ -24,7 +24,7 @@ from deniable.errors import InvalidArgumentError
 from deniable.policies.base import LearnerRule, Policy
 from deniable.policies.custom import ThompsonSampling, UpperConfidence
 from deniable.simulation import learners
-from deniable.simulation.job import Job, make_job, run_repetition
+from deniable.simulation.job import SimulationJob, make_job, run_repetition
 
 PAGE = Environment([0.3, 0.2], 50)
 WORLD = world_of((0.5, 0.35, 0.2), 2, 150)
@@ -70,7 +70,7 @@ class SharesWhatItLearns(Greedy):
         super().update(0, arm, reward)
 
 
-def _less_explored(job: Job, seed: int, repetition: int) -> Any:
+def _less_explored(job: SimulationJob, seed: int, repetition: int) -> Any:
     assert isinstance(job.rule, LearnerRule)
     rule = replace(job.rule, explored=0.8 * job.rule.explored)
     return run_repetition(replace(job, rule=rule), seed, repetition)

@@ -16,7 +16,7 @@ from tests.simulation.two_samples import NEVER, least_p_value, named, sample, wo
 
 from deniable._compile import as_python
 from deniable.policies.base import GreedyRule
-from deniable.simulation.job import Job, kernel_rule
+from deniable.simulation.job import SimulationJob, kernel_rule
 from deniable.simulation.kernels import (
     bit_parallel,
     block,
@@ -36,7 +36,7 @@ THREE = (0.3, 0.32, 0.1)
 Parts = dict[str, Any]
 
 
-def _run_in_python(job: Job, seed: int, repetition: int) -> Any:
+def _run_in_python(job: SimulationJob, seed: int, repetition: int) -> Any:
     rule = job.rule
     assert isinstance(rule, GreedyRule)
     state = generator_state(np.random.SeedSequence(seed, spawn_key=(repetition,)))

@@ -34,7 +34,7 @@ from deniable.simulation.kernels import tables, trace
 from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.simulation.kernels.run import Setting
 from deniable.simulation.run import simulate
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 
 RATES = [[0.8, 0.3], [0.4, 0.5], [0.2, 0.6]]
 SHARES = [0.7, 0.3]

@@ -28,7 +28,13 @@ from deniable import (
 from deniable._compile import as_python
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import GreedyRule, Policy
-from deniable.simulation.job import Job, kernel_rule, make_job, run_outcome, run_repetition
+from deniable.simulation.job import (
+    SimulationJob,
+    kernel_rule,
+    make_job,
+    run_outcome,
+    run_repetition,
+)
 from deniable.simulation.kernels import block, late_rewards
 from deniable.simulation.kernels.late_rewards import Worth, run_late
 from deniable.simulation.kernels.random_numbers import generator_state
@@ -125,7 +131,7 @@ def test_a_reward_that_comes_a_visitor_too_early_would_be_seen() -> None:
     assert _off(got, early) > 1e-3
 
 
-def _in_the_late_kernel(job: Job, seed: int, repetition: int) -> Any:
+def _in_the_late_kernel(job: SimulationJob, seed: int, repetition: int) -> Any:
     """An ordinary job by the kernel for late rewards, with none late."""
     rule = job.rule
     assert isinstance(rule, GreedyRule)

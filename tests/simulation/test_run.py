@@ -20,7 +20,7 @@ from deniable.policies.custom import CustomPolicy, ThompsonSampling
 from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation import job as job_module
 from deniable.simulation.environment import Environment
-from deniable.simulation.job import KERNELS, Job, Kernel, make_job, run_repetition
+from deniable.simulation.job import KERNELS, Kernel, SimulationJob, make_job, run_repetition
 from deniable.simulation.run import Case, simulate, simulate_many
 from deniable.simulation.scenario import POLICIES, Settings, policy_named
 from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_regret
@@ -273,7 +273,7 @@ def test_repetitions_policies_and_environments_have_streams_of_their_own(
     """The generator of each run, by what it is given: no two are the same, and none is by chance."""
     states: list[bytes] = []
 
-    def noted(_job: Job, state: NDArray[np.uint64]) -> tuple[Any, Any]:
+    def noted(_job: SimulationJob, state: NDArray[np.uint64]) -> tuple[Any, Any]:
         states.append(state.tobytes())
         return (), ()
 

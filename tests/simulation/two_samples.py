@@ -11,7 +11,7 @@ from scipy import stats
 
 from deniable.policies.base import Policy
 from deniable.simulation.environment import Environment
-from deniable.simulation.job import Job, Kernel, make_job, run_repetition
+from deniable.simulation.job import Kernel, SimulationJob, make_job, run_repetition
 from deniable.simulation.scenario import Settings, policy_named
 
 Samples = NDArray[np.float64]
@@ -37,7 +37,7 @@ def sample(
     kernel: Kernel,
     repetitions: int,
     seed: int,
-    run: Callable[[Job, int, int], Any] = run_repetition,
+    run: Callable[[SimulationJob, int, int], Any] = run_repetition,
 ) -> Samples:
     """Per repetition: shows and clicks by arm and segment, at T/5 and at T, and total clicks."""
     job = make_job(environment, policy, checkpoints=[-(-environment.horizon // 5)], kernel=kernel)

@@ -14,8 +14,8 @@ from deniable.storage import times
 from deniable.storage.chain import (
     GENESIS,
     commitment_hash,
-    old_commitment,
     old_decision_hash,
+    old_salted_hash,
 )
 from deniable.storage.connect import _upgrade
 
@@ -110,7 +110,7 @@ class OldStore:
         decision, salt = identity[:4] + os.urandom(12), os.urandom(16)
         hashed = VisitorHash(KEY, identity)(visitor)
         erasable = (hashed, salt, segment, shown, shown, self.seq, NAT)
-        committed = old_commitment(*erasable)
+        committed = old_salted_hash(*erasable)
         self.head = old_decision_hash(
             self.head, identity, decision, 1, now, self.writer, self.seq, committed
         )
@@ -153,7 +153,7 @@ class OldStore:
     def erase(self, key: str, decision: bytes, amount_nano: int) -> None:
         """As erasures were: a debit, the reward deleted."""
         row = self._execute("SELECT * FROM decisions WHERE id = :id", id=decision).one()
-        committed = old_commitment(*(getattr(row, name) for name in ERASABLE))
+        committed = old_salted_hash(*(getattr(row, name) for name in ERASABLE))
         gone = ", ".join(f"{name} = NULL" for name in ERASABLE)
         self._execute(
             f"UPDATE decisions SET {gone}, commitment = :committed WHERE id = :id",

@@ -156,7 +156,7 @@ class Writer:
         self.seq += 1
         identity, salt = bytes.fromhex(experiment.id), os.urandom(16)
         decision, now = identity[:4] + os.urandom(12), times.now()
-        committed = chain.commitment(visitor, salt, segment, shown)
+        committed = chain.salted_hash(visitor, salt, segment, shown)
         self.head = chain.decision_hash(
             self.head,
             identity,
@@ -201,7 +201,7 @@ class Writer:
         row = connection.execute(select(decisions).where(decisions.c.id == decision)).one()
         self.seq += 1
         now = times.now()
-        committed = chain.reward_commitment(row.salt, metric, value)
+        committed = chain.reward_salted_hash(row.salt, metric, value)
         self.head = chain.reward_hash(
             self.head, row.experiment_id, decision, metric, now, self.id, self.seq, committed
         )

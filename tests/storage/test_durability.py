@@ -14,10 +14,10 @@ from sqlalchemy import Connection, func, select
 from tests.patience import PATIENCE
 from tests.postgres import PostgresServer
 
-from deniable.storage import replies
+from deniable.storage import idempotency
 from deniable.storage.connect import connect
 from deniable.storage.schema import answers as stored_answers
-from deniable.storage.schema import replies as table
+from deniable.storage.schema import replies
 from deniable.storage.sqlite import MemoryStore
 from deniable.storage.store import HotTransaction, Store
 
@@ -151,20 +151,20 @@ def test_old_replies_are_forgotten(tmp_path: Path, limit: int) -> None:
     def reserved(key: bytes, at: int, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr("deniable.storage.times.now", lambda: at)
         with store.begin() as connection:
-            return replies.reserve(
+            return idempotency.reserve(
                 connection, key, b"same", forget_seconds=100 * limit, stale_seconds=10
             )
 
     with pytest.MonkeyPatch.context() as patch:
         assert reserved(b"first", now, patch) is None
         with store.begin() as connection:
-            replies.finish(connection, b"first", 200, b"answer")
+            idempotency.finish(connection, b"first", 200, b"answer")
         later = now + 100 * limit * 1_000_000
         kept = reserved(b"first", later, patch)
         assert (kept.status, kept.body) == (200, b"answer")
         assert reserved(b"other", later + 1, patch) is None  # which removes what is too old
         with store.read() as connection:
-            assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 1
+            assert connection.execute(select(func.count()).select_from(replies)).scalar_one() == 1
         # A reservation that was never finished is taken over after `stale_seconds`.
         assert reserved(b"other", later + 9_000_000, patch).status == 0
         assert reserved(b"other", later + 12_000_000, patch) is None

@@ -201,9 +201,9 @@ def test_a_silent_erasure_is_noticed(store: Store) -> None:
     row = row_at(store, PLACE)
     with store.read() as connection:
         reward = connection.execute(select(rewards).where(rewards.c.decision_id == row.id)).one()
-    kept = chain.commitment(row.visitor, row.salt, row.segment, row.shown)
+    kept = chain.salted_hash(row.visitor, row.salt, row.segment, row.shown)
     gone: dict[str, Any] = {**dict.fromkeys(erasure.ERASABLE), "commitment": kept}
-    committed = chain.reward_commitment(row.salt, 0, reward.value)
+    committed = chain.reward_salted_hash(row.salt, 0, reward.value)
     result = tamper(
         store,
         update(decisions).where(decisions.c.seq == PLACE).values(**gone),
@@ -364,13 +364,13 @@ def test_the_form_of_the_chain_stays() -> None:
         return value.to_bytes(size, "big", signed=True)
 
     visitor, salt, experiment, decision = (bytes([letter]) * 16 for letter in b"vsed")
-    committed = chain.commitment(visitor, salt, -1, 300)
+    committed = chain.salted_hash(visitor, salt, -1, 300)
     assert committed == sha256(visitor + salt + signed(-1, 2) + signed(300, 2)).digest()
     link = chain.decision_hash(GENESIS, experiment, decision, 2, 3, 1, 10**15, 7, 9, committed)
     fields = [signed(2, 4), signed(3, 4), signed(1, 2), signed(10**15, 8), signed(7, 4)]
     body = experiment + decision + b"".join(fields) + signed(9, 8) + committed
     assert link == sha256(GENESIS + b"D" + body).digest()
-    valued = chain.reward_commitment(salt, 1, 5 * MICRO)
+    valued = chain.reward_salted_hash(salt, 1, 5 * MICRO)
     assert valued == sha256(salt + signed(1, 2) + signed(5 * MICRO, 8)).digest()
     given = chain.reward_hash(link, experiment, decision, 1, 10**15, 7, 10, valued)
     fields = [signed(1, 2), signed(10**15, 8), signed(7, 4), signed(10, 8)]

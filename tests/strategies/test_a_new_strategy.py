@@ -111,7 +111,7 @@ def test_the_planner_page_shows_it() -> None:
     out = run(
         """
 import json
-from deniable.web import answers
+from deniable.web import responses
 from deniable.charts.cache import specification
 from deniable.charts.planning import PANELS
 from deniable.web.planner import view
@@ -177,13 +177,13 @@ def test_the_form_of_a_new_experiment_offers_it() -> None:
         """
 from types import SimpleNamespace
 from deniable.strategies import STRATEGIES
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.experiments import FIELDS
 somebody = SimpleNamespace(
     form_token="0", caller=SimpleNamespace(label="somebody", scopes=("admin",)), may=lambda _scope: True
 )
 empty = dict.fromkeys(FIELDS, "")
-words = answers.rendered("experiment_new.html", given=empty, wrong=empty, viewer=somebody,
+words = responses.rendered("experiment_new.html", given=empty, wrong=empty, viewer=somebody,
                          usual="dynamic", strategies=list(STRATEGIES.values()), demo=False,
                          messages=[], path="/experiments/new", editing=None)
 print('value="toy"' in words)

@@ -16,7 +16,7 @@ from deniable.privacy.noise import laplace_variance
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies.joint import JointStrategy
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 from deniable.strategies.rules import Counts
 
 OPPOSITE = Counts([[5000, 5000], [5000, 5000]], [[1620, 1475], [1475, 1620]], 1, 10**6)

@@ -9,7 +9,7 @@ from typing import Any
 
 from deniable.errors import NANO
 from deniable.storage.records import MICRO, Arm, Cell, Experiment, Metric, PublishedTable
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 
 
 def experiment_of(

@@ -12,9 +12,9 @@ from tests.web.test_hostile import assert_harmless
 from tests.web.watching import Tab, Theme, tab
 
 from deniable.documents import rendering
+from deniable.documents.assembly import KINDS
 from deniable.documents.content import Grid
-from deniable.documents.making import KINDS
-from deniable.web.answers import TERMS
+from deniable.web.responses import TERMS
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 STATEMENT = f"/ledger/promises/{EXPERIMENT}"

@@ -14,13 +14,13 @@ from tests.web.site import EXPERIMENT, HOSTILE, HTML, Site, send, sign_in, token
 from tests.web.test_hostile import assert_harmless
 from tests.web.watching import Theme, tab
 
+from deniable._formatting import in_nats, nats
 from deniable.privacy.serving import exp_floor
 from deniable.storage import times
 from deniable.storage.account import Balance
 from deniable.storage.schema import commitments
 from deniable.web import ledger_view
 from deniable.web.listing import csv_text
-from deniable.web.wording import in_nats, nats
 
 pytestmark = pytest.mark.usefixtures("strict_audits")
 

@@ -16,15 +16,14 @@ from tests.web.site import EXPERIMENT, Site, send, sign_in, token_of
 from tests.web.watching import tab
 
 from deniable import _numbers
+from deniable.analysis.alerts import SILENT_AFTER, alerts
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.result_health import DrawCheck, Health
 from deniable.cli import main
 from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.portfolio.table import csv_rows, read_portfolio
-from deniable.service.result_health import DrawCheck
 from deniable.service.service import Deniable
-from deniable.web.alerts import SILENT_AFTER, alerts
 from deniable.web.portfolio import experiments_of
-from deniable.web.standing import Standing
-from deniable.web.watcher import Health
 from deniable.web.wording import odds_words
 
 
@@ -73,12 +72,12 @@ def test_a_thousand_nats_are_refused_on_the_page(site: Site) -> None:
 
 def test_few_visitors_raise_no_alert_about_responses(service: Deniable) -> None:
     experiment = experiment_of()
-    standing = Standing(experiment, cells_of(experiment, [(2, 1), (0, 0), (0, 0)], [(1, 0)] * 3))
+    board = Leaderboard(experiment, cells_of(experiment, [(2, 1), (0, 0), (0, 0)], [(1, 0)] * 3))
 
     def told(decisions: int) -> list[str]:
         check = DrawCheck(decisions, 0, (decisions, 0), (decisions, 0.0), (1.0, 1.0))
         health = {experiment.key: Health(check, 1.0, experiment.created_at)}
-        return [alert.text for alert in alerts(None, [standing], health, service.figures)]
+        return [alert.text for alert in alerts(None, [board], health, service.figures)]
 
     assert told(3) == []
     assert told(SILENT_AFTER - 1) == []

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from tests.web.site import EXPERIMENT, Site, send
 from tests.web.watching import tab
 
-from deniable.service.drafts import MAX_NOTE
+from deniable.service.limits import MAX_NOTE
 
 PLACE = f"/experiments/{EXPERIMENT}"
 DRAFT = {

@@ -9,8 +9,8 @@ from html import unescape
 import pytest
 from tests.web.site import EXPERIMENT, Site
 
+from deniable.analysis.result_records import Results
 from deniable.cli import main
-from deniable.service.result_records import Results
 from deniable.storage.sqlite import SqliteStore
 
 Says = Callable[[Site, str], list[str]]

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from deniable.web import answers
+from deniable.web import responses
 
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     """An environment of this test's own."""
-    answers.environment.cache_clear()
+    responses.environment.cache_clear()
     yield
-    answers.environment.cache_clear()
+    responses.environment.cache_clear()
 
 
 def loaded() -> str:
-    answers.environment.cache_clear()
-    made = answers.environment()
+    responses.environment.cache_clear()
+    made = responses.environment()
     return made.get_template(made.list_templates()[0]).name or ""
 
 

@@ -10,14 +10,15 @@ from sqlalchemy import update
 from tests.web.making import cells_of, experiment_of
 from tests.web.site import EXPERIMENT, create_demo
 
+from deniable.analysis.alerts import alerts
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.result_health import SUSPICIOUS, mismatch_chance
 from deniable.service.demo import Simulator
 from deniable.service.service import Deniable
 from deniable.storage.counts import MOST_SAMPLES, Sample, add_sample, thin_samples
 from deniable.storage.records import Better, Metric
 from deniable.storage.schema import counters
-from deniable.web.alerts import alerts
-from deniable.web.standing import Standing
-from deniable.web.watcher import SUSPICIOUS, Watcher, mismatch_chance
+from deniable.web.watcher import Watcher
 
 
 @pytest.fixture
@@ -48,8 +49,8 @@ def test_a_planted_fault_is_noticed_and_told(watched: Deniable) -> None:
     watcher = Watcher(watched)
     watcher.look()
     assert not watcher.health[EXPERIMENT].as_designed
-    standing = Standing(watched.experiments.get(EXPERIMENT), watched.experiments.counts(EXPERIMENT))
-    told = alerts(watched.firm.current(), [standing], watcher.health, watched.figures)
+    board = Leaderboard(watched.experiments.get(EXPERIMENT), watched.experiments.counts(EXPERIMENT))
+    told = alerts(watched.firm.current(), [board], watcher.health, watched.figures)
     bad = [one for one in told if one.kind == "bad"]
     assert [one.experiment for one in bad] == [EXPERIMENT]
     assert "designed proportions" in bad[0].text
@@ -72,8 +73,8 @@ def test_a_guardrail_that_got_worse_is_told(service: Deniable, better: Better, n
         )
     watcher = Watcher(service)
     watcher.look()
-    standing = Standing(service.experiments.get("e"), service.experiments.counts("e"))
-    told = alerts(service.firm.current(), [standing], watcher.health, service.figures)
+    board = Leaderboard(service.experiments.get("e"), service.experiments.counts("e"))
+    told = alerts(service.firm.current(), [board], watcher.health, service.figures)
     guardrails = [one for one in told if one.text.startswith("Guardrail: refund rose with b: +")]
     assert [one.kind for one in guardrails] == ["note"] * n_told
 
@@ -100,9 +101,9 @@ def test_samples_are_taken_when_due_and_not_before(
     taken = watched.experiments.samples(EXPERIMENT)
     assert len(taken) == 1
     assert sum(taken[0].shows) == 1_000
-    standing = Standing(watched.experiments.get(EXPERIMENT), watched.experiments.counts(EXPERIMENT))
-    assert sum(taken[0].clicks) == standing.successes
-    assert taken[0].lost == pytest.approx(standing.lost, abs=0.01)
+    board = Leaderboard(watched.experiments.get(EXPERIMENT), watched.experiments.counts(EXPERIMENT))
+    assert sum(taken[0].clicks) == board.total_clicks
+    assert taken[0].lost == pytest.approx(board.lost, abs=0.01)
     monkeypatch.setattr("deniable.web.watcher.SECONDS", 0.0)
     watcher.look()
     assert len(watched.experiments.samples(EXPERIMENT)) == 2
@@ -131,7 +132,7 @@ def test_alerts_are_told_in_words(service: Deniable) -> None:
     firm = service.firm.current()
     silent = experiment_of(exhausted=True, planned_visitors=1_000)
     cells = cells_of(silent, [(900, 900), (0, 0), (0, 0)], [(0, 0)] * 3)
-    told = [a.text for a in alerts(firm, [Standing(silent, cells)], {}, service.figures)]
+    told = [a.text for a in alerts(firm, [Leaderboard(silent, cells)], {}, service.figures)]
     assert any("Only 0.05 of the firm’s 1 nat are free" in text for text in told)
     assert any("No budget is left" in text for text in told)
     assert any("not a single success" in text for text in told)

@@ -43,7 +43,7 @@ from deniable.inference.e_values import (
     smallest_excess,
     tilt_log_e_value,
 )
-from deniable.inference.state import Batch
+from deniable.inference.state import VisitorBatch
 
 ALPHA = 1e-3
 """Maximum probability that a sound experiment is ever accused, over its whole life and all audits."""
@@ -141,7 +141,7 @@ def evidence(promise: Promise, cells: Cells, lottery: Lottery | None = None) -> 
     """Return e-values of draws and lottery, and the power of the first."""
     p, shows = arrays(promise, cells)
     nothing = np.zeros_like(p[0])
-    batches = [Batch(table, shown, nothing) for table, shown in zip(p, shows, strict=True)]
+    batches = [VisitorBatch(table, shown, nothing) for table, shown in zip(p, shows, strict=True)]
     found = draw_evidence(batches)
     averaged = found.arms.size + found.favourites.size
     return Evidence(

@@ -72,7 +72,7 @@ class LogAudit:
         rows: number of rows read.
         commitments: number of entries in the chain of commitments.
         decisions: number of decisions whose links were verified.
-        closed: how many of them have only a commitment.
+        closed: how many of them have only a salted hash.
         heads: chain -> its length and newest hash; scratch copies have negative numbers.
         experiments: the results for each experiment that the log is about.
     """

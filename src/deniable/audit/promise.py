@@ -11,7 +11,7 @@ from deniable import _validation as check
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.tables import Band, Row, Table, stored_table
 from deniable.strategies import table_rules
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 from deniable.strategies.rules import Wanted
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ panels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from deniable.charts.theme import (
     ACCENT,
     BLUE,
     INK,
+    Panel,
     Records,
     rows,
     strategy_encodings,
@@ -327,20 +328,6 @@ def elasticity_panel() -> ChartType:
     lines = _over_budget("elasticity", "% of the bound per % of budget", alt.Axis())
     rule = zero.mark_rule(color=INK, opacity=0.6)
     return _sized(alt.layer(rule, lines, _chosen(), *words))
-
-
-class Panel(NamedTuple):
-    """One chart of the plan.
-
-    Attributes:
-        title: its title.
-        make: creates the chart, without data.
-        datasets: datasets that it reads from `plan_data`.
-    """
-
-    title: str
-    make: Callable[[], ChartType]
-    datasets: tuple[str, ...]
 
 
 PANELS: dict[str, Panel] = {

@@ -1,7 +1,10 @@
 """Charts of an allocation: who gets what, why, and the effect of another firm budget.
 
-And of layers: the loss for other numbers of layers, and the shares in the best ones. And of the paper's
-two experiments: budget flows to the larger marginal gain, or all of it to one.
+Each panel is a chart without data; `PANELS` names the data it reads, and `allocation_data` creates it.
+The portfolio page keeps its panels and replaces their data while a slider moves; `allocation_chart`
+combines the same panels.
+
+Also the paper's two experiments: budget flows to the larger marginal gain, or all of it to one.
 """
 
 from __future__ import annotations
@@ -9,37 +12,47 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-import altair as alt
 import numpy as np
-from altair.typing import ChartType
 
+from deniable._types import Record
 from deniable._validation import FloatArray
-from deniable.charts.theme import ACCENT, INK, STRATEGY_COLOURS, rows, themed, values
+from deniable.charts.experiments import ARM_COLOURS
+from deniable.charts.lazy_altair import ChartType, alt
+from deniable.charts.theme import (
+    ACCENT,
+    BLUE,
+    INK,
+    STRATEGY_COLOURS,
+    Panel,
+    Records,
+    rows,
+    themed,
+    values,
+)
 from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation, allocate
-from deniable.portfolio.layers import LayerDesign
+from deniable.portfolio.curves import IntArray
 from deniable.portfolio.problem import TWO_EXPERIMENTS
 from deniable.portfolio.rules import RuleOutcome, compare_rules
 from deniable.portfolio.whatif import WhatIf, what_if
+from deniable.portfolio.words import short
 from deniable.theory.best_budget import best_dynamic_budget
 from deniable.theory.elasticity import dynamic_gain
 
-MOST_BARS = 36
+WIDTH, HEIGHT = 400, 240
+MOST_BARS = 24
 MOST_CURVES = 6
-
-_STRATEGY = alt.Color(
-    "strategy:N",
-    scale=alt.Scale(domain=list(STRATEGY_COLOURS), range=list(STRATEGY_COLOURS.values())),
-    title="strategy",
-)
-_SHORT = "replace(format(datum.value, '~s'), 'G', 'B')"  # 2B instead of the SI prefix 2G
-_RULE_COLOURS = {
-    "optimal": "#0072B2",
-    "best budgets": "#555555",
-    "equal split": "#E69F00",
-    "zero": "#999999",
-    "random arms": "#CC79A7",
+CURVE_POINTS = 60
+RULE_NAMES = {
+    "optimal": "this allocation",
+    "equal split": "equal split",
+    "zero": "zero",
+    "random arms": "random arms",
+    "best budgets": "best for each",
 }
+"""Rule -> its name for people, in the order of the chart."""
+
+_SHORT = "replace(format(datum.value, '~s'), 'G', 'B')"  # 2B instead of the SI prefix 2G
 
 
 def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int = 25) -> ChartType:
@@ -50,14 +63,21 @@ def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int
         compared: add the rules' total regret.
         n_points: number of firm budgets on the what-if curve.
     """
+    outcomes = compare_rules(found) if compared else []
     curve = what_if(found.portfolio, regime=found.regime, n_points=n_points)
-    below = [gain_chart(found), what_if_chart(curve, found)]
+    data = {**allocation_data(found, outcomes), "what_if": what_if_records(curve)}
+    lost = _loss_title(found)
+    panels = [
+        bars_panel().properties(title=_bars_title(found, len(data["bars"]))),
+        gains_panel().properties(title=PANELS["gains"].title),
+        what_if_panel(lost).properties(title=PANELS["what_if"].title),
+    ]
     if compared:
-        below.append(rules_chart(compare_rules(found), title=_loss_title(found)))
-    panels = alt.vconcat(
-        budget_bars(found), alt.concat(*below, columns=2).resolve_scale(color="independent")
-    )
-    return themed(panels.resolve_scale(color="independent"))
+        panels.append(rules_panel(lost, worded=True).properties(title=PANELS["rules"].title))
+    chart = alt.concat(*(panel.properties(width=WIDTH) for panel in panels), columns=2, spacing=28)
+    chart = chart.resolve_scale(color="independent")
+    wanted = [name for panel in list(PANELS.values())[: len(panels)] for name in panel.datasets]
+    return themed(chart).properties(datasets={name: data[name] for name in wanted})
 
 
 def allocation_html(found: Allocation, most: int = 25) -> str:
@@ -91,222 +111,208 @@ def _cell(value: object) -> str:
     )
 
 
-def _loss_title(found: Allocation | None) -> str:
-    expected = found is not None and found.portfolio.objective == "expected"
-    return "expected loss" if expected else "total regret bound"
+def _loss_title(found: Allocation) -> str:
+    return "expected loss" if found.portfolio.objective == "expected" else "total regret bound"
 
 
-def budget_bars(found: Allocation, *, width: int = 920, height: int = 190) -> ChartType:
-    """Chart the largest budgets, one bar per experiment, coloured by strategy."""
-    frame = found.frame().head(MOST_BARS)
-    shown = frame.filter(frame["budget_nano"] > 0)
-    rest = found.portfolio.size - shown.height
-    records = shown.select("id", "strategy", "budget", "arms", "visitors").to_dicts()
+def _bars_title(found: Allocation, shown: int) -> str:
     title = f"Budgets: {found.spent_nano / NANO:.6g} of {found.firm_budget:g} nats"
-    if rest:
-        title += (
-            f"; {rest:,} more experiments have {'less' if shown.height == MOST_BARS else 'none'}"
-        )
-    size = min(34.0, 0.75 * width / max(len(records), 1))
-    base = alt.Chart(values(records), title=title, width=width, height=height).encode(
-        x=alt.X(
-            "id:N",
-            sort=[record["id"] for record in records],
-            title=None,
-            axis=alt.Axis(labelAngle=0 if len(records) < 10 else -50, grid=False, labelLimit=90),
-        ),
-        y=alt.Y("budget:Q", title="privacy budget"),
-    )
-    bars = base.mark_bar(size=size).encode(
-        color=_STRATEGY, tooltip=["id:N", "strategy:N", "budget:Q", "arms:Q", "visitors:Q"]
-    )
-    words = base.mark_text(dy=-7, fontSize=10, color=INK)
-    return bars + words.encode(text=alt.Text("budget:Q", format=".2f"))
+    rest = found.portfolio.size - shown
+    if not rest:
+        return title
+    return f"{title}; {rest:,} more experiments have {'less, or none' if shown == MOST_BARS else 'none'}"
 
 
-def gain_chart(found: Allocation, *, width: int = 400, height: int = 210) -> ChartType:
-    """Chart marginal gains over the budget for some experiments, with points where they meet lambda."""
-    lines, points = [], []
-    for row in _some(found):
-        curve = found.curve[row]
-        budget = np.linspace(0, float(found.curves.useful[curve]), 161)[1:-1]
-        height_of = found.curves.gain(np.full(budget.size, curve), budget)
-        name = found.portfolio.ids[row]
-        lines += rows(budget=budget, gain=height_of, experiment=name)
-        points += rows(
-            budget=[found.budgets[row]], gain=[found.marginal_gain[row]], experiment=name
-        )
-    names = [point["experiment"] for point in points]
-    shown = found.shadow_value
-    top = max([point["gain"] for point in points] + [shown, 1.0])
-    y = alt.Y(
-        "gain:Q",
-        title="marginal learning gain",
-        scale=alt.Scale(domain=[0, 1.6 * top], clamp=False),
-        axis=alt.Axis(labelExpr=_SHORT),
+def allocation_data(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, Records]:
+    """Return the data of every panel by dataset name; `what_if` is empty until its curve is known.
+
+    Args:
+        found: the allocation.
+        outcomes: of the rules that it is compared with.
+    """
+    order = np.argsort(-found.budgets_nano, kind="stable")
+    top = [int(row) for row in order[:MOST_BARS] if found.budgets_nano[row] > 0]
+    gains, dots = [], []
+    for row in _some(found, order):
+        curve, dot = _gain_curve(found, row)
+        gains += curve
+        dots.append(dot)
+    portfolio = found.portfolio
+    regret = {outcome.rule: outcome for outcome in outcomes}
+    return {
+        "bars": [
+            {
+                "id": portfolio.ids[row],
+                "strategy": found.strategies[row],
+                "budget": float(found.budgets[row]),
+                "arms": int(portfolio.arms[row]),
+                "visitors": int(portfolio.visitors[row]),
+            }
+            for row in top
+        ],
+        "gains": _cut(gains, dots, found.shadow_value),
+        "dots": dots,
+        "price": [{"gain": found.shadow_value, "text": f"lambda: {short(found.shadow_value)}"}],
+        "what_if": [],
+        "here": [
+            {
+                "firm_budget": found.firm_budget,
+                "regret": found.total_regret,
+                "text": f"{found.firm_budget:.3g} nats: {found.total_regret:,.0f}",
+            }
+        ],
+        "rules": [
+            {
+                "rule": words,
+                "regret": regret[rule].total_regret,
+                "text": f"{regret[rule].total_regret:,.0f}  "
+                f"(costs {regret[rule].cost_nano / NANO:.4g})",
+            }
+            for rule, words in RULE_NAMES.items()
+            if rule in regret
+        ],
+    }
+
+
+def what_if_records(curve: WhatIf) -> Records:
+    """Return the data of the curve over firm budgets."""
+    return rows(firm_budget=curve.firm_budgets, regret=curve.total_regret)
+
+
+def _some(found: Allocation, order: IntArray) -> list[int]:
+    """Experiments that can use more, from the largest budget to the smallest, evenly picked.
+
+    Those without budget come only where there are few with one.
+    """
+    free = found.portfolio.min_nano[order] < found.portfolio.max_nano[order]
+    wanting = order[free & ~found.has_all[order]]
+    funded = wanting[found.budgets_nano[wanting] > 0]
+    pool = funded if funded.size >= MOST_CURVES else wanting[:MOST_CURVES]
+    pool = pool if pool.size else order
+    places = np.linspace(0, pool.size - 1, MOST_CURVES).round().astype(int).tolist()
+    return [int(pool[place]) for place in sorted(set(places))]
+
+
+def _gain_curve(found: Allocation, row: int) -> tuple[Records, Record]:
+    own = np.full(CURVE_POINTS, found.curve[row])
+    grid = np.linspace(0, float(found.curves.useful[found.curve[row]]), CURVE_POINTS + 2)[1:-1]
+    heights = found.curves.gain(own, grid)
+    name = found.portfolio.ids[row]
+    curve: Records = [
+        {"budget": float(f"{x:.5g}"), "gain": float(f"{y:.5g}"), "experiment": name}
+        for x, y in zip(grid, heights, strict=True)
+    ]
+    here, gain = float(found.budgets[row]), float(found.marginal_gain[row])
+    return curve, {"budget": here, "gain": gain, "experiment": name}
+
+
+def _cut(gains: Records, dots: Sequence[Record], price: float) -> Records:
+    """Curves up to a height at which the points where they meet can still be seen."""
+    top = 1.8 * max([price, 1e-9, *(dot["gain"] for dot in dots)])
+    seen = [point for point in gains if 0 <= point["gain"] <= top]
+    # Where every experiment has all that helps it, the curves meet at 0: then they are shown whole.
+    return seen or [point for point in gains if point["gain"] >= 0]
+
+
+def bars_panel() -> ChartType:
+    """Chart the largest budgets, one bar per experiment, coloured by strategy."""
+    colour = alt.Color(
+        "strategy:N",
+        scale=alt.Scale(domain=[*STRATEGY_COLOURS], range=[*STRATEGY_COLOURS.values()]),
+        legend=alt.Legend(orient="top", title=None, columns=2),
     )
-    colour = alt.Color("experiment:N", sort=names, scale=alt.Scale(scheme="dark2"))
-    line = (
-        alt.Chart(values(lines), title="Marginal gains meet at lambda", width=width, height=height)
-        .mark_line(clip=True)
-        .encode(x=alt.X("budget:Q", title="privacy budget"), y=y, color=colour)
+    base = alt.Chart(alt.NamedData(name="bars")).encode(
+        y=alt.Y("id:N", sort=None, title=None, axis=alt.Axis(labelLimit=140)),
+        x=alt.X("budget:Q", title="privacy budget", axis=alt.Axis(tickCount=6)),
     )
-    dots = alt.Chart(values(points)).mark_point(filled=True, size=60, opacity=1)
-    rule = alt.Chart(values(rows(gain=[shown], text=[f"lambda = {shown:,.0f}"])))
+    shown = ["id:N", "strategy:N", "budget:Q", "arms:Q", "visitors:Q"]
+    words = base.mark_text(align="left", dx=4, fontSize=11, color=INK)
     return (
-        line
-        + rule.mark_rule(color=ACCENT, strokeDash=[5, 3]).encode(y="gain:Q")
-        + dots.encode(x="budget:Q", y="gain:Q", color=colour)
-        + rule.mark_text(align="right", dy=-7, color=ACCENT, fontSize=11).encode(
-            y="gain:Q", x=alt.value(width), text="text:N"
+        base.mark_bar(size=13).encode(color=colour, tooltip=shown)
+        + words.encode(text=alt.Text("budget:Q", format=".2~f"))
+    ).properties(height=int(1.6 * HEIGHT))
+
+
+def gains_panel() -> ChartType:
+    """Chart what one more nat would save in some experiments; funded ones meet at lambda."""
+    colour = alt.Color(
+        "experiment:N",
+        sort=None,
+        scale=alt.Scale(range=list(ARM_COLOURS)),
+        legend=alt.Legend(orient="bottom", title=None, columns=2, labelLimit=132),
+    )
+    lines = (
+        alt.Chart(alt.NamedData(name="gains"))
+        .mark_line(clip=True)
+        .encode(
+            x=alt.X("budget:Q", title="privacy budget", axis=alt.Axis(tickCount=6)),
+            y=alt.Y("gain:Q", title="clicks saved by one more nat", axis=_number()),
+            color=colour,
         )
     )
+    dots = alt.Chart(alt.NamedData(name="dots")).mark_point(filled=True, size=80, opacity=1)
+    price = alt.Chart(alt.NamedData(name="price")).encode(y="gain:Q")
+    # At the right, where curves are low.
+    words = price.mark_text(align="right", dx=-6, dy=-8, color=ACCENT, fontSize=12)
+    return alt.layer(
+        lines,
+        price.mark_rule(color=ACCENT, strokeDash=[5, 3], strokeWidth=1.5),
+        dots.encode(x="budget:Q", y="gain:Q", color=colour),
+        words.encode(x=alt.value("width"), text="text:N"),
+    ).properties(height=int(1.25 * HEIGHT))
 
 
-def what_if_chart(
-    curve: WhatIf, found: Allocation | None = None, *, width: int = 400, height: int = 210
-) -> ChartType:
-    """Chart the smallest total regret over the firm budget, with the allocation as a point."""
+def what_if_panel(lost: str = "clicks lost") -> ChartType:
+    """Chart the loss over the firm's budget, with the current one marked."""
     line = (
-        alt.Chart(
-            values(rows(budget=curve.firm_budgets, regret=curve.total_regret)),
-            title="What another firm budget would change",
-            width=width,
-            height=height,
-        )
+        alt.Chart(alt.NamedData(name="what_if"))
         .mark_line(color=INK)
         .encode(
-            x=alt.X("budget:Q", title="firm budget"),
-            y=alt.Y(
-                "regret:Q",
-                title=_loss_title(found),
-                scale=alt.Scale(domainMin=0),
-                axis=alt.Axis(labelExpr=_SHORT),
-            ),
+            x=alt.X("firm_budget:Q", title="budget to divide, in nats", axis=alt.Axis(tickCount=6)),
+            y=alt.Y("regret:Q", title=lost, axis=_number()),
         )
     )
-    if found is None:
-        return line
-    here = alt.Chart(
-        values(
-            rows(
-                budget=[found.firm_budget],
-                regret=[found.total_regret],
-                text=[f"{found.firm_budget:g} nats: {found.total_regret:,.0f}"],
-            )
-        )
-    ).encode(x="budget:Q", y="regret:Q")
-    dot = here.mark_point(filled=True, color=ACCENT, size=80, opacity=1)
-    return (
-        line
-        + dot
-        + here.mark_text(align="left", dx=8, dy=-8, color=ACCENT, fontSize=11).encode(text="text:N")
+    here = alt.Chart(alt.NamedData(name="here")).encode(x="firm_budget:Q", y="regret:Q")
+    words = here.mark_text(align="left", dx=9, dy=-9, color=ACCENT, fontSize=12)
+    return alt.layer(
+        line,
+        here.mark_point(filled=True, size=90, color=ACCENT, opacity=1),
+        words.encode(text="text:N"),
+    ).properties(height=HEIGHT)
+
+
+def rules_panel(lost: str = "clicks lost", *, worded: bool = False) -> ChartType:
+    """Chart the allocation against simpler rules; `worded` writes losses and costs beside the bars."""
+    names = [*RULE_NAMES.values()]
+    base = alt.Chart(alt.NamedData(name="rules")).encode(
+        y=alt.Y("rule:N", sort=names, title=None, axis=alt.Axis(labelLimit=120)),
+        x=alt.X("regret:Q", title=lost, axis=_number()),
     )
+    scale = alt.Scale(domain=names, range=[BLUE, *["#999999"] * (len(names) - 1)])
+    bars = base.mark_bar(height=22).encode(color=alt.Color("rule:N", scale=scale, legend=None))
+    if worded:
+        words = base.mark_text(align="left", dx=5, fontSize=11, color=INK).encode(text="text:N")
+        # Nothing is drawn there: the words need room.
+        room = base.transform_calculate(regret="1.55 * datum.regret").mark_point(opacity=0)
+        bars = bars + words + room
+    return bars.properties(height=210)
 
 
-def rules_chart(
-    outcomes: Sequence[RuleOutcome], *, title: str = "total regret bound", width: int = 400
-) -> ChartType:
-    """Chart total regret by rule, with each rule's cost on its bar."""
-    records = [
-        {
-            "rule": outcome.rule,
-            "regret": outcome.total_regret,
-            "text": f"{outcome.total_regret:,.0f}  (costs {outcome.cost_nano / NANO:.4g})",
-        }
-        for outcome in outcomes
-    ]
-    base = alt.Chart(values(records), title="Rules", width=width, height=alt.Step(26)).encode(
-        y=alt.Y("rule:N", sort=None, title=None),
-        x=alt.X(
-            "regret:Q",
-            title=title,
-            axis=alt.Axis(labelExpr=_SHORT, tickCount=5),
-            scale=alt.Scale(domain=[0, 1.55 * max(o.total_regret for o in outcomes)]),
-        ),
-    )
-    scale = alt.Scale(domain=list(_RULE_COLOURS), range=list(_RULE_COLOURS.values()))
-    bars = base.mark_bar(height=16).encode(color=alt.Color("rule:N", scale=scale, legend=None))
-    words = base.mark_text(align="left", dx=5, fontSize=11, color=INK).encode(text="text:N")
-    return bars + words
+def _number() -> alt.Axis:
+    return alt.Axis(labelExpr=_SHORT, tickCount=6)
 
 
-def _some(found: Allocation) -> list[int]:
-    """Return funded experiments from the largest budget to the smallest, evenly spaced."""
-    order = np.argsort(-found.budgets_nano, kind="stable")
-    funded = order[found.budgets_nano[order] > 0]
-    if funded.size == 0:
-        return [int(row) for row in order[:MOST_CURVES]]
-    picked = np.unique(np.linspace(0, funded.size - 1, MOST_CURVES).round().astype(int))
-    return [int(funded[i]) for i in picked]
-
-
-def layers_chart(design: LayerDesign) -> ChartType:
-    """Chart expected loss over the number of layers, next to a single sum, and the layers' shares."""
-    return themed(alt.vconcat(loss_chart(design), shares_chart(design)))
-
-
-def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> ChartType:
-    """Chart the what-if curve, with a rule for every visitor in every experiment."""
-    points = rows(layers=list(design.n_layers), loss=design.losses)
-    line = alt.Chart(
-        values([point for point in points if point["loss"] is not None]),
-        title="What another number of layers would lose",
-        width=width,
-        height=height,
-    ).encode(
-        x=alt.X("layers:Q", title="layers", axis=alt.Axis(tickMinStep=1, format="d")),
-        y=alt.Y("loss:Q", title="expected loss", scale=alt.Scale(zero=False)),
-    )
-    text = f"every visitor in every experiment: {design.one_sum_loss:,.0f}"
-    known = (
-        rows(loss=[design.one_sum_loss], text=[text]) if np.isfinite(design.one_sum_loss) else []
-    )
-    rule = alt.Chart(values(known)).encode(y="loss:Q")
-    here = alt.Chart(
-        values(
-            rows(
-                layers=[len(design.layers)],
-                loss=[design.total_loss],
-                text=[f"{len(design.layers)}: {design.total_loss:,.0f}"],
-            )
-        )
-    ).encode(x="layers:Q", y="loss:Q")
-    return (
-        line.mark_line(color=INK, point=True)
-        + rule.mark_rule(strokeDash=[5, 3], color=INK)
-        + rule.mark_text(align="left", dx=4, dy=-7, fontSize=11).encode(
-            x=alt.value(0), text="text:N"
-        )
-        + here.mark_point(filled=True, size=90, color=ACCENT, opacity=1)
-        + here.mark_text(align="left", dx=8, dy=-9, color=ACCENT, fontSize=11).encode(text="text:N")
-    )
-
-
-def shares_chart(design: LayerDesign, *, width: int = 620) -> ChartType:
-    """Chart one bar per layer, divided by the shares of its experiments."""
-    records = design.rows()
-    base = alt.Chart(
-        values(records), title="Who shares a layer", width=width, height=alt.Step(26)
-    ).encode(
-        y=alt.Y("layer:N", title=None, sort=[layer.name for layer in design.layers]),
-        x=alt.X("share:Q", title="share of the visitors", stack="zero"),
-        order=alt.Order("id:N"),
-        detail="id:N",
-    )
-    bars = base.mark_bar(stroke="white", color="#0072B2", height=18).encode(
-        opacity=alt.Opacity("budget:Q", title="budget", scale=alt.Scale(range=[0.25, 0.7])),
-        tooltip=["id:N", "share:Q", "budget:Q", "strategy:N", "visitors:Q"],
-    )
-    names = base.mark_text(fontSize=11, color=INK, limit=120).encode(
-        x=alt.X("share:Q", stack="zero", bandPosition=0.5), text="id:N"
-    )
-    return bars + names
+PANELS: dict[str, Panel] = {
+    "bars": Panel("Who gets what", bars_panel, ("bars",)),
+    "gains": Panel("Where the next nat helps most", gains_panel, ("gains", "dots", "price")),
+    "what_if": Panel("What another budget would change", what_if_panel, ("what_if", "here")),
+    "rules": Panel("Against simpler rules", rules_panel, ("rules",)),
+}
+"""All charts of an allocation, by name."""
 
 
 # -- the paper's two experiments -------------------------------------------------------------------
 
-_COLOURS = alt.Scale(domain=["A", "B"], range=["#CC79A7", "#0072B2"])
 _STAGES = ("equal split", "half-way", "optimal")
 
 
@@ -338,7 +344,8 @@ def _panel(title: str, budgets: FloatArray, then: FloatArray) -> ChartType:
             arrows += rows(budget=[here], to=[float(then[i])], gain=[gain], experiment=name)
     x = alt.X("budget:Q", title="privacy budget", scale=alt.Scale(domain=[0, 3]))
     y = alt.Y("gain:Q", title="marginal learning gain", scale=alt.Scale(domain=[0, 5000]))
-    colour = alt.Color("experiment:N", scale=_COLOURS, title="experiment")
+    scale = alt.Scale(domain=["A", "B"], range=["#CC79A7", BLUE])
+    colour = alt.Color("experiment:N", scale=scale, title="experiment")
     line = (
         alt.Chart(values(r for r in lines if r["gain"] is not None))
         .mark_line()

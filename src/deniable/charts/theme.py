@@ -5,8 +5,8 @@ Also contains helpers for all figures: records as chart data, ticks, and time ax
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,6 +72,20 @@ ACCENT = "#B3261E"
 """Colour of a mark that must stand out: a chosen budget, a red point."""
 
 INK, GRID = "#2B2B2B", "#E3E3E3"
+
+
+class Panel(NamedTuple):
+    """One chart without data, of several that are shown together.
+
+    Attributes:
+        title: its title.
+        make: creates the chart.
+        datasets: the names of the data that it reads.
+    """
+
+    title: str
+    make: Callable[[], ChartType]
+    datasets: tuple[str, ...]
 
 
 def themed(chart: ChartType) -> ChartType:

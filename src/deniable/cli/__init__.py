@@ -38,7 +38,7 @@ COMMANDS: dict[str, str] = {
     "scores": "Send a model's scores to an experiment with the strategy gate.",
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
     "simulate": "Compare policies on known click rates.",
-    "status": "Show the firm's budget and all experiments' counts.",
+    "status": "Show the firm's budget, and where experiments stand.",
     "users": "Invite and disable people, set their roles, end their sessions.",
 }
 """Command name -> its one-line summary; the code is in `deniable.cli.<name>`, as `app`."""

@@ -19,6 +19,7 @@ from deniable.portfolio.participation import RealizedRisk, realized_risk
 from deniable.portfolio.rules import RuleOutcome, compare_rules
 from deniable.portfolio.whatif import WhatIf, budget_for_share
 from deniable.portfolio.whatif import what_if as curve_of
+from deniable.portfolio.words import verdict
 from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
@@ -207,34 +208,14 @@ def allocation_sections(
         Section(
             f"{found.portfolio.size:,} experiments, firm budget {found.firm_budget:g}, "
             f"{found.regime} regime, judged by the {_JUDGED[found.portfolio.objective]}",
-            _verdict(found, extras),
+            f"{verdict(found, extras.outcomes)} One more nat would save about "
+            f"{found.shadow_value:,.4g} (lambda).",
         ),
         _experiments(found, rows, assumed),
         _rules(extras, total),
         *_optional(extras, total),
         Section("Certificate", _certificate(found)),
     ]
-
-
-def _verdict(found: Allocation, extras: Extras) -> str:
-    by_rule = {outcome.rule: outcome.total_regret for outcome in extras.outcomes}
-    funded = int((found.budgets_nano > 0).sum())
-    return (
-        f"{funded:,} of them get budget, {found.spent_nano / NANO:.9g} nats in all. {_total(found)} "
-        f"{found.total_regret:,.0f}: {_less(found.total_regret, by_rule['equal split'])} "
-        f"than with an equal split, {_less(found.total_regret, by_rule['zero'])} than with none. "
-        f"One more nat would save about {found.shadow_value:,.4g} (lambda)."
-    )
-
-
-def _total(found: Allocation) -> str:
-    if found.portfolio.objective == "expected":
-        return "The expected loss is"
-    return "The total regret bound is"
-
-
-def _less(value: float, other: float) -> str:
-    return f"{(other - value) / other:.1%} less" if other > 0 else "no less"
 
 
 def _experiments(found: Allocation, rows: int, assumed: int) -> Section:

@@ -13,7 +13,7 @@ from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import InvalidArgumentError, WrongStateError
 
 if TYPE_CHECKING:
-    from deniable.service.declared import Difference
+    from deniable.service.apply import Difference
 
 app = typer.Typer(add_completion=False)
 
@@ -42,7 +42,7 @@ def apply(
     Changes that would break a promise are refused, and then no step is taken. Experiments that FILE
     does not name are left alone.
     """
-    from deniable.service.declared import compare
+    from deniable.service.apply import compare
 
     try:
         text = file.read_text("utf-8")

@@ -101,7 +101,7 @@ def _check_call(
                 "options", "...", "no experiment and no --as with --number, --verify or --list"
             )
         return
-    from deniable.documents.making import checked_kind
+    from deniable.documents.assembly import checked_kind
 
     if not experiment:
         raise InvalidArgumentError("experiment", experiment, "the key of an experiment")

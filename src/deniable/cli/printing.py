@@ -41,25 +41,12 @@ def write_chart(draw: Callable[[], ChartType], path: Path | None) -> None:
 
 
 def print_sections(sections: Sequence[Section]) -> None:
-    """A report: heading, paragraph and table of each section."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    console = _console()
+    """A report: heading, paragraph and table of each section; the first column is a name."""
     for section in sections:
-        console.print(Text(section.title, style="bold"))
-        if section.text:
-            console.print(Text(section.text))
-        if section.rows:
-            table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-            for i, cell in enumerate(section.header):
-                table.add_column(cell, justify="right" if i else "left")
-            for row in section.rows:
-                table.add_row(*(Text(cell) for cell in row))
-            console.print(table)
-        else:
-            console.print()
+        header = section.header if section.rows else ()
+        _print(
+            section.title, section.text, header, section.rows, [n > 0 for n in range(len(header))]
+        )
 
 
 def print_json(value: object) -> None:
@@ -84,16 +71,35 @@ def print_found(
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Rows for people; numbers to the right."""
+    right = [
+        bool(rows) and all(isinstance(row[place], int | float) for row in rows)
+        for place in range(len(columns))
+    ]
+    _print(title, "", columns, rows, right)
+
+
+def _print(
+    title: str,
+    text: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    right: Sequence[bool],
+) -> None:
+    """The one place where tables are printed."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     console = _console()
     console.print(Text(title, style="bold"))
+    if text:
+        console.print(Text(text))
+    if not columns:
+        console.print()
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, column in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(row[number], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for column, is_right in zip(columns, right, strict=True):
+        table.add_column(column, justify="right" if is_right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_shown(cell)) for cell in row))
     console.print(table)

@@ -13,8 +13,8 @@ from deniable.cli.stores import KeyFile, Store, opened
 if TYPE_CHECKING:
     from altair.typing import ChartType
 
-    from deniable.service.result_figures import ResultFigures
-    from deniable.service.result_records import Difference, Results
+    from deniable.analysis.result_history import ResultHistory
+    from deniable.analysis.result_records import Difference, Results
 
 app = typer.Typer(add_completion=False)
 
@@ -43,10 +43,10 @@ def results(
         evidence = service.experiments.evidence(key)
         found = service.experiments.results(key)
     if chart is not None:
+        from deniable.analysis.result_history import result_history
         from deniable.charts.save import save_chart
-        from deniable.service.result_figures import figures_of
 
-        save_chart(_picture(figures_of(evidence)), chart)
+        save_chart(_picture(result_history(evidence)), chart)
     if as_json:
         print_json(found.to_dict())
         return
@@ -55,7 +55,7 @@ def results(
         typer.echo(f"Chart: {chart}")
 
 
-def _picture(figures: ResultFigures) -> ChartType:
+def _picture(figures: ResultHistory) -> ChartType:
     from deniable.charts.results import lifts_and_rates
 
     known = [one for one in figures.results.rates if one.estimate is not None]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable._extras import require
+from deniable._numbers import numbers, whole
 from deniable._types import JsonObject
-from deniable.cli.printing import check_chart
+from deniable.cli.printing import check_chart, print_table
 from deniable.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -104,11 +105,11 @@ def simulate(
     require("numba", extra="simulate")
     require("polars", extra="simulate")
     flags: JsonObject = {
-        "rates": _numbers("rates", rates),
-        "visitors": _number("visitors", visitors),
+        "rates": _listed("rates", rates),
+        "visitors": None if visitors is None else whole("visitors", visitors),
         "policies": policies.split(",") if policies is not None else None,
-        "budget": _numbers("budget", budget),
-        "budgets": _numbers("budgets", budgets),
+        "budget": _listed("budget", budget),
+        "budgets": _listed("budgets", budgets),
         "discount": discount,
         "publishing": publishing,
         "trace_budget": trace_budget,
@@ -117,7 +118,7 @@ def simulate(
         "kernel": kernel,
         "common_random_numbers": common or None,
         "delay": delay,
-        "values": _one_or_more(_numbers("values", values)),
+        "values": _one_or_more(_listed("values", values)),
         "value_spread": value_spread,
     }
     chosen = _scenario(scenario, {key: value for key, value in flags.items() if value is not None})
@@ -222,50 +223,29 @@ def _document(scenario: Scenario, result: SimulationResult) -> JsonObject:
 
 
 def _print(scenario: Scenario, result: SimulationResult) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     world = scenario.environment
-    table = Table(
-        title=f"{world.name}: {world.horizon:,} visitors, {scenario.repetitions:,} repetitions"
-    )
-    table.add_column("policy", no_wrap=True)
     value = "clicks" if world.is_plain else "reward"
-    for head in (value, "±95%", "median", "regret"):
-        table.add_column(head, justify="right", no_wrap=True)
     clicks = _at_horizon(scenario, result, value).to_dicts()
     regret = _at_horizon(scenario, result, "regret").to_dicts()
+    rows = []
     for one, other in zip(clicks, regret, strict=True):
-        numbers = (
-            one["mean"],
-            one["high"] - one["mean"],
-            one["median"],
-            other["mean"],
-        )
-        table.add_row(one["policy"], *map(_shown, numbers))
-    Console().print(table)
+        found = (one["mean"], one["high"] - one["mean"], one["median"], other["mean"])
+        rows.append((one["policy"], *map(_rounded, found)))
+    print_table(
+        f"{world.name}: {world.horizon:,} visitors, {scenario.repetitions:,} repetitions",
+        ("policy", value, "±95%", "median", "regret"),
+        rows,
+    )
 
 
-def _shown(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.1f}"
+def _rounded(value: float) -> float:
+    """To the digits that a person reads: whole numbers from a thousand on."""
+    return round(value) if abs(value) >= 1000 else round(value, 1)
 
 
-def _numbers(argument: str, text: str | None) -> list[float] | None:
-    if text is None:
-        return None
-    return [_parsed(argument, part) for part in text.split(",")]
+def _listed(argument: str, text: str | None) -> list[float] | None:
+    return None if text is None else numbers(argument, text)
 
 
-def _one_or_more(numbers: list[float] | None) -> float | list[float] | None:
-    return numbers[0] if numbers is not None and len(numbers) == 1 else numbers
-
-
-def _number(argument: str, text: str | None) -> float | None:
-    return None if text is None else _parsed(argument, text)
-
-
-def _parsed(argument: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidArgumentError(argument, text, "a number") from None
+def _one_or_more(found: list[float] | None) -> float | list[float] | None:
+    return found[0] if found is not None and len(found) == 1 else found

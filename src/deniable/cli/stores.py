@@ -12,6 +12,7 @@ import typer
 
 from deniable.cli.printing import print_json
 from deniable.errors import WrongStateError
+from deniable.service.limits import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from deniable.service.service import Deniable
@@ -23,7 +24,7 @@ Store = Annotated[
     typer.Option(
         envvar="DENIABLE_STORE",
         help="Store: sqlite:///FILE or postgresql://USER@HOST/NAME.",
-        show_default="from DENIABLE_CONFIG, else sqlite:///deniable.db",
+        show_default=f"from DENIABLE_CONFIG, else {DEFAULT_STORE}",
     ),
 ]
 KeyFile = Annotated[

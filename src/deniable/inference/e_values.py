@@ -29,7 +29,7 @@ from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.inference._special import log_gamma
 from deniable.inference.boundaries import alpha_level
-from deniable.inference.state import Batch
+from deniable.inference.state import VisitorBatch
 
 _ONE_WAY = np.geomspace(0.002, 4.0, 16)
 TILTS: FloatArray = np.concatenate([-_ONE_WAY[::-1], _ONE_WAY])
@@ -77,11 +77,11 @@ def tilt_log_e_value(probability: ArrayLike, trials: ArrayLike, successes: Array
     return np.where(impossible, np.inf, log_mean_exp(logs))
 
 
-def draw_evidence(batches: Sequence[Batch]) -> DrawEvidence:
+def draw_evidence(batches: Sequence[VisitorBatch]) -> DrawEvidence:
     """Return evidence against "all draws followed their tables", from counts by table, segment and arm.
 
-    >>> fair = draw_evidence([Batch([[0.7, 0.3]], [[705, 295]], [[0, 0]])])
-    >>> biased = draw_evidence([Batch([[0.7, 0.3]], [[800, 200]], [[0, 0]])])
+    >>> fair = draw_evidence([VisitorBatch([[0.7, 0.3]], [[705, 295]], [[0, 0]])])
+    >>> biased = draw_evidence([VisitorBatch([[0.7, 0.3]], [[800, 200]], [[0, 0]])])
     >>> round(fair.log_e_value, 1), round(biased.log_e_value, 1)
     (-0.7, 22.3)
     """

@@ -25,7 +25,7 @@ from deniable.errors import InvalidArgumentError
 from deniable.inference._special import binomial_two_sided, chi_square_tail, log_gamma
 from deniable.inference.boundaries import alpha_level
 from deniable.inference.e_values import log_mean_exp, multinomial_log_e_value
-from deniable.inference.state import Batch
+from deniable.inference.state import VisitorBatch
 
 LEAST_EXPECTED = 5.0
 
@@ -75,22 +75,22 @@ class Drift:
         return self.log_e_value >= -math.log(alpha_level(alpha))
 
 
-def sample_ratios(batches: Sequence[Batch]) -> tuple[TableCheck, ...]:
+def sample_ratios(batches: Sequence[VisitorBatch]) -> tuple[TableCheck, ...]:
     """Check each batch. Add up the counts of a table first.
 
-    >>> checks = sample_ratios([Batch([[0.5, 0.5]], [[520, 480]], [[0, 0]]),
-    ...                         Batch([[0.5, 0.5]], [[600, 400]], [[0, 0]])])
+    >>> checks = sample_ratios([VisitorBatch([[0.5, 0.5]], [[520, 480]], [[0, 0]]),
+    ...                         VisitorBatch([[0.5, 0.5]], [[600, 400]], [[0, 0]])])
     >>> [float(f"{check.p_value:.3g}") for check in checks]
     [0.206, 2.54e-10]
     """
     return tuple(map(_check_table, batches))
 
 
-def drift(batches: Sequence[Batch]) -> Drift:
+def drift(batches: Sequence[VisitorBatch]) -> Drift:
     """Test whether any rate changed between batches.
 
-    >>> steady = [Batch([[0.5, 0.5]], [[500, 500]], [[50, 60]])] * 6
-    >>> fallen = [Batch([[0.5, 0.5]], [[500, 500]], [[50, 20]])] * 6
+    >>> steady = [VisitorBatch([[0.5, 0.5]], [[500, 500]], [[50, 60]])] * 6
+    >>> fallen = [VisitorBatch([[0.5, 0.5]], [[500, 500]], [[50, 20]])] * 6
     >>> drift(steady).alarm(), drift(steady + fallen).alarm()
     (False, True)
     >>> found = drift(steady + fallen)
@@ -129,7 +129,7 @@ def _jeffreys(shows: FloatArray, rewards: FloatArray) -> FloatArray:
     return together - math.log(math.pi)
 
 
-def _check_table(batch: Batch) -> TableCheck:
+def _check_table(batch: VisitorBatch) -> TableCheck:
     p, shows = batch.probabilities, batch.shows
     visitors = shows.sum(axis=1)
     expected = p * visitors[:, None]

@@ -78,10 +78,10 @@ def compare(state: State, *, shares: ArrayLike | None = None, alpha: float = 0.0
             default.
         alpha: error probability over all comparisons and all looks together.
 
-    >>> from deniable.inference.state import Batch, new_state, update
+    >>> from deniable.inference.state import VisitorBatch, new_state, update
     >>> state = new_state(1, 2, horizon=4000)
     >>> for _ in range(4):
-    ...     state = update(state, Batch([[0.5, 0.5]], [[500, 500]], [[50, 80]]))
+    ...     state = update(state, VisitorBatch([[0.5, 0.5]], [[500, 500]], [[50, 80]]))
     >>> found = compare(state).segments
     >>> [round(float(end[0, 0]), 4) for end in (found.low, found.estimate, found.high)]
     [0.0278, 0.06, 0.0922]

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.inference.state import Batch
+from deniable.inference.state import VisitorBatch
 
 LEAST_BATCH = 100
 
@@ -21,7 +21,7 @@ def batches_from_log(
     arm: ArrayLike,
     reward: ArrayLike,
     growth: float = 0.2,
-) -> list[Batch]:
+) -> list[VisitorBatch]:
     """Group consecutive rows served by one table into batches.
 
     A batch also ends when it reaches `growth` times the number of earlier rows, but has at least
@@ -65,7 +65,7 @@ def batches_from_log(
 
             mine = value[at]
             served = rows[which[start]]
-            batches.append(Batch(served, summed(None), summed(mine), summed(mine * mine)))
+            batches.append(VisitorBatch(served, summed(None), summed(mine), summed(mine * mine)))
             start = end
     return batches
 

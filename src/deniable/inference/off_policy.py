@@ -29,7 +29,7 @@ from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.inference.boundaries import alpha_level
 from deniable.inference.intervals import Intervals, combine, of_sums, segment_shares
-from deniable.inference.state import FLOOR, Batch, State, Sums, guesses, new_state, update
+from deniable.inference.state import FLOOR, State, Sums, VisitorBatch, guesses, new_state, update
 
 Method: TypeAlias = Literal["ips", "snips", "dr"]
 
@@ -70,7 +70,7 @@ def best_of_each(state: State) -> FloatArray:
 
 
 def policy_value(
-    batches: Sequence[Batch],
+    batches: Sequence[VisitorBatch],
     policy: ArrayLike,
     *,
     method: Method = "dr",
@@ -88,7 +88,7 @@ def policy_value(
         shares: shares of the segments; observed shares by default.
         alpha: error probability over all looks.
 
-    >>> batches = [Batch([[0.5, 0.5]], [[500, 500]], [[50, 80]])] * 4
+    >>> batches = [VisitorBatch([[0.5, 0.5]], [[500, 500]], [[50, 80]])] * 4
     >>> found = policy_value(batches, [0, 1], horizon=4000)
     >>> round(found.estimate, 3), round(found.low, 3), round(found.high, 3)
     (0.16, 0.135, 0.185)
@@ -100,7 +100,7 @@ def policy_value(
     shape = batches[0].shows.shape
     target = _policy(policy, shape)
     state = new_state(*shape, horizon=horizon)
-    steps: dict[str, Callable[[Batch, FloatArray, State], Sums]] = {
+    steps: dict[str, Callable[[VisitorBatch, FloatArray, State], Sums]] = {
         "ips": _ips,
         "snips": _snips,
         "dr": _dr,
@@ -144,7 +144,8 @@ def chosen_value(
     Every segment and arm has its interval at alpha / (J K); the policy's interval is their weighted
     sum. It holds for all policies at once, including the best one, but is wider.
 
-    >>> state = update(new_state(1, 2, horizon=1000), Batch([[0.5, 0.5]], [[500, 500]], [[50, 80]]))
+    >>> seen = VisitorBatch([[0.5, 0.5]], [[500, 500]], [[50, 80]])
+    >>> state = update(new_state(1, 2, horizon=1000), seen)
     >>> found = chosen_value(state, best_of_each(state))
     >>> round(found.estimate, 3), round(found.low, 3), round(found.high, 3)
     (0.16, 0.106, 0.214)
@@ -189,31 +190,31 @@ def _policy(policy: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     return np.broadcast_to(rows, shape)
 
 
-def _possible(batch: Batch, target: FloatArray) -> NDArray[np.bool_]:
+def _possible(batch: VisitorBatch, target: FloatArray) -> NDArray[np.bool_]:
     """Return the segments in which every arm of the policy could be drawn, (J, 1)."""
     wanted = (target == 0) | (batch.probabilities >= FLOOR)
     return np.asarray(wanted.all(axis=1, keepdims=True))
 
 
-def _where_possible(batch: Batch, target: FloatArray, sums: Sums) -> Sums:
+def _where_possible(batch: VisitorBatch, target: FloatArray, sums: Sums) -> Sums:
     good = _possible(batch, target)
     parts = (sums.visitors, sums.weight, sums.total, sums.variance)
     return Sums(*(np.where(good, part, 0.0) for part in parts))
 
 
-def _ratio(batch: Batch, target: FloatArray) -> FloatArray:
+def _ratio(batch: VisitorBatch, target: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(target > 0, target / batch.probabilities, 0.0)
     return np.where(np.isfinite(ratio), ratio, 0.0)
 
 
-def _ips(batch: Batch, target: FloatArray, state: State) -> Sums:
+def _ips(batch: VisitorBatch, target: FloatArray, state: State) -> Sums:
     ratio = _ratio(batch, target)
     visitors = _total(batch.shows)
     return Sums(visitors, visitors, _total(ratio * batch.rewards), _total(ratio**2 * batch.squares))
 
 
-def _snips(batch: Batch, target: FloatArray, state: State) -> Sums:
+def _snips(batch: VisitorBatch, target: FloatArray, state: State) -> Sums:
     ratio = _ratio(batch, target)
     return Sums(
         _total(batch.shows),
@@ -223,7 +224,7 @@ def _snips(batch: Batch, target: FloatArray, state: State) -> Sums:
     )
 
 
-def _dr(batch: Batch, target: FloatArray, state: State) -> Sums:
+def _dr(batch: VisitorBatch, target: FloatArray, state: State) -> Sums:
     m = guesses(state)
     ratio = _ratio(batch, target)
     largest = ratio.max(axis=1, keepdims=True)
@@ -247,7 +248,7 @@ def _in_units_of(largest: FloatArray, sums: Sums) -> Sums:
     )
 
 
-def _around_ratio(sums: Sums, batches: Sequence[Batch], target: FloatArray) -> Sums:
+def _around_ratio(sums: Sums, batches: Sequence[VisitorBatch], target: FloatArray) -> Sums:
     """Return squares of the linearised scores pi/p (Y - v), where v is the ratio of the sums."""
     value = np.nan_to_num(sums.estimate)
     variance = np.zeros_like(sums.variance)

@@ -54,7 +54,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class Batch:
+class VisitorBatch:
     """Counts of consecutive visitors served by one table. All arrays have shape (J, K).
 
     Attributes:
@@ -263,11 +263,11 @@ def _guessed(rate: float, shown: FloatArray, rewarded: FloatArray) -> FloatArray
     return result
 
 
-def update(state: State, batch: Batch) -> State:
+def update(state: State, batch: VisitorBatch) -> State:
     """Return the state after one more batch.
 
     >>> state = new_state(1, 2, horizon=1000)
-    >>> batch = Batch([[0.5, 0.5]], shows=[[250, 250]], rewards=[[25, 40]])
+    >>> batch = VisitorBatch([[0.5, 0.5]], shows=[[250, 250]], rewards=[[25, 40]])
     >>> state = update(state, batch)
     >>> round(float(state.between.estimate[0, 0]), 6)
     0.06

@@ -175,11 +175,11 @@ def verdict(
             k favours arm k. Without it, this choice is omitted.
         alpha: error probability over all comparisons and looks.
 
-    >>> from deniable.inference.state import Batch, new_state, update
+    >>> from deniable.inference.state import VisitorBatch, new_state, update
     >>> state = new_state(2, 2, horizon=4000)
     >>> for _ in range(8):
     ...     state = update(
-    ...         state, Batch([[0.5, 0.5]] * 2, [[250, 250]] * 2, [[25, 45], [40, 38]])
+    ...         state, VisitorBatch([[0.5, 0.5]] * 2, [[250, 250]] * 2, [[25, 45], [40, 38]])
     ...     )
     >>> found = verdict(
     ...     state, arms=["old", "large"], segments=["first-visit", "returning"], default_arm="old"

@@ -16,12 +16,12 @@ def sentences(found: Verdict, *, cap: float | None = None, stopped: bool = False
         cap: the largest reward, if rewards are amounts, which are shown in their own unit.
         stopped: whether the experiment has ended, so that there is nothing to wait for.
 
-    >>> from deniable.inference.state import Batch, new_state, update
+    >>> from deniable.inference.state import VisitorBatch, new_state, update
     >>> from deniable.inference.verdict import verdict
     >>> state = new_state(2, 2, horizon=4000)
     >>> for _ in range(8):
     ...     state = update(
-    ...         state, Batch([[0.5, 0.5]] * 2, [[250, 250]] * 2, [[25, 45], [40, 38]])
+    ...         state, VisitorBatch([[0.5, 0.5]] * 2, [[250, 250]] * 2, [[25, 45], [40, 38]])
     ...     )
     >>> found = verdict(
     ...     state, arms=["old", "large"], segments=["first-visit", "returning"], default_arm="old"

@@ -22,6 +22,8 @@ from deniable.errors import NANO
 from deniable.policies.base import Policy
 from deniable.portfolio.curves import Curves, IntArray, build_curves
 from deniable.portfolio.dual import ROUNDING, Demand
+from deniable.portfolio.equalize_gains import equalize_gains
+from deniable.portfolio.initial_price import SampledLosses
 from deniable.portfolio.pieces import (
     Losses,
     Pieces,
@@ -31,7 +33,6 @@ from deniable.portfolio.pieces import (
     cut_into_pieces,
     join_cells,
 )
-from deniable.portfolio.polish import polish
 from deniable.portfolio.problem import (
     NanoArray,
     Portfolio,
@@ -41,7 +42,6 @@ from deniable.portfolio.problem import (
 )
 from deniable.portfolio.rows import over_commitment
 from deniable.portfolio.search import Best, Search, SearchResult
-from deniable.portfolio.sketch import Sketch
 from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Allocator:
         require_portfolio(portfolio)
         self.portfolio, self.regime = portfolio, check_regime(regime)
         self.curves = build_curves(portfolio, self.regime)
-        self.losses, self.pieces, self.sketch = _prepare(portfolio, self.curves)
+        self.losses, self.pieces, self.sampled = _prepare(portfolio, self.curves)
         self.twins = _twins(portfolio)
         self.least_nano = portfolio.cost(portfolio.min_nano)
 
@@ -239,17 +239,17 @@ class Allocator:
         target = check.single("gap", check.probability("gap", gap, open_at_zero=True))
         limit = check.single("time_limit", check.nonnegative("time_limit", time_limit))
         nats = available / NANO
-        pieces, origin, sketch = self._within(nats)
-        search = Search(self.losses, pieces, nats, sketch.price(nats), self.twins)
+        pieces, origin, sampled = self._within(nats)
+        search = Search(self.losses, pieces, nats, sampled.initial_price(nats), self.twins)
         result = search.run(0.9 * target, started + limit)  # leave some of the gap for rounding
         found, demand = result.best, search.demand
         if origin is not None:  # ends due to the firm budget are not ends of the losses
             found = Best(found.loss, found.budget, origin[found.piece])
             demand = Demand(self.losses, self.pieces)
-        best, shadow = polish(demand, found, nats)
+        best, shadow = equalize_gains(demand, found, nats)
         return self._round(best, shadow, result, available, target, started)
 
-    def _within(self, available: float) -> tuple[Pieces, IntArray | None, Sketch]:
+    def _within(self, available: float) -> tuple[Pieces, IntArray | None, SampledLosses]:
         """Return pieces up to what a unit could have if all others had their minimum.
 
         Savings that would need more than that must not count in the bound: with a small budget,
@@ -259,9 +259,9 @@ class Allocator:
         low, high = pieces.left[first], np.maximum.reduceat(pieces.right, first)
         most = np.minimum(high, low + max(available - float(low.sum()), 0.0) + 1e-12)
         if (most >= high).all():
-            return pieces, None, self.sketch
+            return pieces, None, self.sampled
         clipped, origin = clip_pieces(self.losses, pieces, np.arange(first.size), low, most)
-        return clipped, origin, self.sketch.up_to(most, clipped)
+        return clipped, origin, self.sampled.up_to(most, clipped)
 
     def _over_committed(self, available: int) -> Exception:
         held = np.flatnonzero(self.portfolio.min_nano > 0)
@@ -414,7 +414,7 @@ def allocate(
     return allocator.allocate(firm_budget, reserve=reserve, gap=gap, time_limit=time_limit)
 
 
-def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, Sketch]:
+def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, SampledLosses]:
     """Prepare the units. Single experiments come first, in order, then groups."""
     unit = np.full(portfolio.size, -1)
     unit[portfolio.loners] = np.arange(portfolio.loners.size)

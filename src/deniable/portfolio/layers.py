@@ -153,7 +153,7 @@ class LayerDesign:
 
     def chart(self) -> ChartType:
         """Chart the loss over the number of layers, and the shares in the best ones, with Altair."""
-        from deniable.charts.portfolio import layers_chart
+        from deniable.charts.layers import layers_chart
 
         return layers_chart(self)
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from deniable._validation import FloatArray
 from deniable.portfolio.curves import BoolArray, Curves, IntArray, TableCurves
-from deniable.portfolio.sketch import Sketch
+from deniable.portfolio.initial_price import SampledLosses
 
 Formula = Callable[[IntArray, FloatArray], FloatArray]
 
@@ -199,20 +199,20 @@ def join_cells(parts: list[Cells]) -> Cells:
     )
 
 
-def cut_into_pieces(losses: Losses) -> tuple[Pieces, Sketch]:
-    """Return the pieces of all cells, and a sketch of them from the samples used for cutting."""
+def cut_into_pieces(losses: Losses) -> tuple[Pieces, SampledLosses]:
+    """Return the pieces of all cells, and the losses at the samples used for cutting."""
     cells = losses.cells
     cell = np.arange(cells.size)
     left, right = cells.left, cells.right
     budget, gain = losses.budget, losses.sampled_gain
     if isinstance(losses.curves, TableCurves):  # cells are linear or concave
         pieces = make_pieces(losses, cell, left, right, gain[:, -1] <= gain[:, 0])
-        return pieces, Sketch.of(cells.unit, left, losses.value(cell, left), budget, gain)
+        return pieces, SampledLosses.of(cells.unit, left, losses.value(cell, left), budget, gain)
     rising = _rising(gain)
     row, turn = np.nonzero(rising[:, 1:] != rising[:, :-1])
     cut = _refine(losses, cell[row], budget[row, turn], budget[row, turn + 2], rising[row, turn])
     pieces = _assemble(losses, cell, left, right, row, cut, rising)
-    return pieces, Sketch.of(cells.unit, left, losses.value(cell, left), budget, gain)
+    return pieces, SampledLosses.of(cells.unit, left, losses.value(cell, left), budget, gain)
 
 
 def make_pieces(

@@ -19,8 +19,15 @@ import numpy as np
 from deniable._validation import FloatArray
 from deniable.portfolio.curves import IntArray
 from deniable.portfolio.dual import ROUNDING, Demand, Response, first_least
-from deniable.portfolio.nodes import Family, Node, Structure, split_count, split_odd, split_unit
 from deniable.portfolio.pieces import Losses, Pieces
+from deniable.portfolio.search_nodes import (
+    Family,
+    Node,
+    Structure,
+    split_count,
+    split_odd,
+    split_unit,
+)
 
 _PRICE_STEPS = 60
 # Nodes times pieces that are searched regardless of the deadline: small problems are fast.

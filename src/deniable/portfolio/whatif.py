@@ -10,7 +10,7 @@ import numpy as np
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import NANO
-from deniable.portfolio.allocation import Allocator
+from deniable.portfolio.allocation import CERTIFIED_GAP, TIME_LIMIT, Allocator
 from deniable.portfolio.problem import Portfolio
 from deniable.portfolio.rules import best_budgets
 
@@ -63,19 +63,32 @@ def what_if(
     >>> curve.total_regret.round(1).tolist(), round(curve.unlimited_cost, 4)
     ([8934.9, 5938.2], 4.7215)
     """
-    allocator = Allocator(portfolio, regime)
+    return what_if_curve(Allocator(portfolio, regime), firm_budgets, n_points=n_points)
+
+
+def what_if_curve(
+    allocator: Allocator,
+    firm_budgets: Sequence[float] | None = None,
+    *,
+    n_points: int = 33,
+    gap: float = CERTIFIED_GAP,
+    time_limit: float = TIME_LIMIT,
+) -> WhatIf:
+    """Return the same curve from a solver that is prepared, each point with these limits."""
     least = allocator.least_nano / NANO
-    most = best_budgets(portfolio, 0.0, regime).cost_nano / NANO
+    most = best_budgets(allocator.portfolio, 0.0, allocator.regime).cost_nano / NANO
     if firm_budgets is None:
         points = check.whole("n_points", n_points, 2)
         # Denser at small budgets, where the curve bends.
-        budgets = least + (most - least) * np.linspace(0, 1, points) ** 2
+        budgets = least + (max(least, most) - least) * np.linspace(0, 1, points) ** 2
         budgets = np.ceil(budgets * NANO) / NANO
     else:
         budgets = np.unique(
             check.nonnegative("firm_budgets", np.asarray(firm_budgets, dtype=float))
         )
-    found = [allocator.allocate(float(budget)) for budget in budgets]
+    found = [
+        allocator.allocate(float(budget), gap=gap, time_limit=time_limit) for budget in budgets
+    ]
     return WhatIf(
         budgets,
         np.array([a.total_regret for a in found]),

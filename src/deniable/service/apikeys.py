@@ -14,6 +14,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from deniable.errors import InvalidArgumentError, UnknownNameError
 from deniable.service.ids import id_bytes
+from deniable.service.limits import LONGEST_KEY_LABEL
 from deniable.storage import commitments, times
 from deniable.storage.account_rules import HOUR
 from deniable.storage.records import SCOPES, ApiKey, Scope
@@ -32,8 +33,9 @@ class ApiKeys:
 
     def create(self, label: str, scopes: Sequence[Scope]) -> tuple[str, ApiKey]:
         """Create a key. Returns the secret (`dnb_...`, not stored) and the record."""
-        if not 0 < len(label) <= 200 or not label.isprintable():
-            raise InvalidArgumentError("label", label, "printable text of 1 to 200 characters")
+        if not 0 < len(label) <= LONGEST_KEY_LABEL or not label.isprintable():
+            allowed = f"printable text of 1 to {LONGEST_KEY_LABEL} characters"
+            raise InvalidArgumentError("label", label, allowed)
         wanted = tuple(scope for scope in SCOPES if scope in scopes)
         if not wanted or len(wanted) != len(set(scopes)):
             raise InvalidArgumentError("scopes", list(scopes), f"some of {', '.join(SCOPES)}")

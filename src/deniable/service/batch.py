@@ -23,7 +23,7 @@ from deniable.service.experiment_state import ExperimentState, system_bytes
 from deniable.service.ids import normalised, spellings
 from deniable.service.jobs import DecideJob, RewardJob
 from deniable.service.lease import LEASE_MICROSECONDS, Identity
-from deniable.storage.chain import pack_decision, pack_erasable, reward_commitment, reward_hash
+from deniable.storage.chain import pack_decision, pack_erasable, reward_hash, reward_salted_hash
 from deniable.storage.erasure import tombstone
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Role
 from deniable.storage.store import (
@@ -59,7 +59,7 @@ _decided = partial(tuple.__new__, Decision)
 _NOTHING = (0, 0, 0, 0)
 
 
-class Batch:
+class JobBatch:
     """The work of one transaction. A failed batch is discarded and rebuilt.
 
     Args:
@@ -152,7 +152,7 @@ class Batch:
             if outcome != "applied":
                 continue
             seq += 1
-            committed = reward_commitment(what.salt, metric, value)
+            committed = reward_salted_hash(what.salt, metric, value)
             head = reward_hash(head, state.id, decision, metric, now, writer, seq, committed)
             rows.append(NewReward(state.id, decision, metric, value, now, writer, seq, head))
             share = value / state.metrics[metric].cap_micro
@@ -361,7 +361,7 @@ def drawn(
         shown = bisect_right(by_role[role][segment], point)  # inlined `privacy.tables.draw`
         identity = beginning + ending
         seq += 1
-        # `chain.commitment` and `chain.decision_hash`, without the cost of calling them.
+        # `chain.salted_hash` and `chain.decision_hash`, without the cost of calling them.
         committed = sha256(pack_erasable(visitor, salt, segment, shown)).digest()
         packed = pack_decision(
             head, b"D", experiment, identity, version, table, role, now, writer, seq, committed

@@ -105,7 +105,7 @@ class Documents:
             WrongStateError: it was never started.
             BrokenPromiseError: its row or its tables disagree with the ledger.
         """
-        from deniable.documents.making import Issue, checked_kind, document_of, layout
+        from deniable.documents.assembly import Issue, checked_kind, document_of, layout
 
         checked_kind(kind)
         firm, actor = _text("firm", firm), _text("actor", actor)
@@ -169,7 +169,7 @@ class Documents:
         if {name: getattr(issued, name) for name in ("content", "html", "markdown")} != _digests(
             document
         ):
-            from deniable.documents.making import layout
+            from deniable.documents.assembly import layout
 
             why = (
                 "the ledger no longer gives what was issued"
@@ -198,7 +198,7 @@ class Documents:
             height: make it as of this ledger entry and its time; defaults to the newest.
             planned: also allow an experiment that was never started.
         """
-        from deniable.documents.making import Issue, checked_kind, document_of
+        from deniable.documents.assembly import Issue, checked_kind, document_of
 
         checked_kind(kind)
         firm = _text("firm", firm)
@@ -236,7 +236,7 @@ class Documents:
 
     def _file_check(self, issued: Issued) -> FileCheck:
         """Return the result for a file whose hash is in the ledger."""
-        from deniable.documents.making import layout
+        from deniable.documents.assembly import layout
 
         summary = (
             f"This is document {issued.number} ({issued.kind} about {issued.experiment}), "
@@ -281,7 +281,7 @@ class Documents:
         )
 
     def _made_again(self, issued: Issued) -> Document:
-        from deniable.documents.making import Issue, document_of
+        from deniable.documents.assembly import Issue, document_of
 
         with self._store.read() as connection:
             ledger = _ledger(connection, bytes.fromhex(issued.experiment_id), issued.height)

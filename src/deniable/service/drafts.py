@@ -10,25 +10,22 @@ from dataclasses import dataclass
 
 from deniable._types import JsonObject
 from deniable.errors import NANO, InvalidArgumentError, WrongStateError
-from deniable.service.jobs import LARGEST_REWARD
+from deniable.service.limits import (
+    LARGEST_REWARD,
+    LONGEST_ARM_LABEL,
+    LONGEST_EXPERIMENT_KEY,
+    MAX_ARMS,
+    MAX_BUDGET,
+    MAX_HOLDOUT,
+    MAX_METRICS,
+    MAX_PLANNED_VISITORS,
+    MAX_SECONDS,
+    MAX_SEGMENTS,
+)
 from deniable.service.table_making import first_table
 from deniable.storage import times
 from deniable.storage.records import MICRO, Arm, Experiment, Metric
 from deniable.strategies import table_rules
-
-MAX_ARMS = 256
-MAX_SEGMENTS = 1_000
-MAX_DAYS = 3_660
-MAX_BUDGET = 40.0
-"""Maximum budget in nats. e^40 exceeds what tables in units of 2^-64 can express, so it promises
-nothing.
-"""
-MAX_METRICS = 20
-MAX_HOLDOUT = 0.5
-MAX_NOTE = 2_000
-MAX_LABEL = 64
-MAX_TAGS = 20
-MAX_SECONDS = 10 * 366 * 86_400
 
 NO_TRACE = "none with scores of a model outside, which cannot be counted with noise"
 
@@ -116,7 +113,9 @@ def draft(
     if default_arm is not None and default_arm not in keys:
         raise InvalidArgumentError("default_arm", default_arm, "one of the arms")
     if planned_visitors is not None:
-        planned_visitors = check.whole("planned_visitors", planned_visitors, 1, 10**15)
+        planned_visitors = check.whole(
+            "planned_visitors", planned_visitors, 1, MAX_PLANNED_VISITORS
+        )
     if attribution_seconds is not None:
         attribution_seconds = check.whole(
             "attribution_seconds", attribution_seconds, 1, MAX_SECONDS
@@ -294,15 +293,21 @@ def _experiment_key(value: object) -> str:
 
 def _name(argument: str, value: object) -> str:
     """Validate a segment name: any printable text."""
-    if isinstance(value, str) and 0 < len(value) <= 128 and value.isprintable():
+    if isinstance(value, str) and 0 < len(value) <= LONGEST_EXPERIMENT_KEY and value.isprintable():
         return value
-    raise InvalidArgumentError(argument, "...", "printable names of 1 to 128 characters")
+    allowed = f"printable names of 1 to {LONGEST_EXPERIMENT_KEY} characters"
+    raise InvalidArgumentError(argument, "...", allowed)
 
 
 def _label(value: object) -> str:
-    if isinstance(value, str) and len(value) <= 500 and (value.isprintable() or not value):
+    if (
+        isinstance(value, str)
+        and len(value) <= LONGEST_ARM_LABEL
+        and (value.isprintable() or not value)
+    ):
         return value
-    raise InvalidArgumentError("label", value, "printable text of up to 500 characters")
+    allowed = f"printable text of up to {LONGEST_ARM_LABEL} characters"
+    raise InvalidArgumentError("label", value, allowed)
 
 
 def _at_most(argument: str, count: int, most: int) -> None:

@@ -23,7 +23,7 @@ from deniable.errors import (
 )
 from deniable.service.batch import (
     HOUR,
-    Batch,
+    JobBatch,
     checked_rewards,
     outcomes_of,
 )
@@ -182,7 +182,7 @@ class Engine:
         try:
             with self._store.hot() as transaction:
                 chain = self._chain or self._reread_chain(transaction, identity)
-                batch = Batch(transaction, identity, chain, times.now(), self._key)
+                batch = JobBatch(transaction, identity, chain, times.now(), self._key)
                 nobody = DecideJob(key, (os.urandom(16).hex(),), (None,), lambda _job: None)
                 for state in self._states.current(transaction, (key,), ()):
                     if state.serves_draws and not state.differences and state.zero is not None:
@@ -261,7 +261,7 @@ class Engine:
             chain = self._chain or self._reread_chain(transaction, identity)
             now = times.now()
             states = self._states.current(transaction, deciding, rewarding)
-            batch = Batch(transaction, identity, chain, now, self._key)
+            batch = JobBatch(transaction, identity, chain, now, self._key)
             rewards, refused = checked_rewards(states, rewarding)
             unstored = []
             for state in states:
@@ -290,7 +290,7 @@ class Engine:
 
     def _finish(
         self,
-        batch: Batch,
+        batch: JobBatch,
         states: Sequence[ExperimentState],
         deciding: dict[str, list[DecideJob]],
         unstored: Sequence[tuple[ExperimentState, Sequence[DecideJob]]],

@@ -22,9 +22,10 @@ from deniable.storage.records import (
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
-    from deniable.service.evidence import CounterCache, Evidence
-    from deniable.service.result_health import DrawCheck, ResultHealth
-    from deniable.service.result_records import Results
+    from deniable.analysis.evidence import CounterCache, Evidence
+    from deniable.analysis.result_health import DrawCheck, ResultHealth
+    from deniable.analysis.result_records import Results
+    from deniable.analysis.summary import ExperimentSummary
 
 
 class ExperimentViews:
@@ -103,34 +104,46 @@ class ExperimentViews:
 
     def draw_check(self, experiment: Experiment) -> DrawCheck:
         """Compare how often each arm was shown with the published tables."""
-        from deniable.service.result_health import draw_check
+        from deniable.analysis.result_health import draw_check
 
         with self._store.read() as connection:
             return draw_check(connection, experiment)
 
     def evidence(self, key: str) -> Evidence:
         """Return the input of inference: sums by settled table. Private."""
-        from deniable.service.evidence import evidence_of
+        from deniable.analysis.evidence import evidence_of
 
         with self._store.read() as connection:
             return evidence_of(connection, experiments.by_key(connection, key), self._cache)
 
     def results(self, key: str) -> Results:
         """Return what an experiment has learned so far, valid at any look. Private."""
-        from deniable.service.results import results_of
+        from deniable.analysis.results import results_of
 
         return results_of(self.evidence(key))
 
+    def summary(self, key: str) -> ExperimentSummary:
+        """Return where an experiment stands: leaderboard, segments, history. Private."""
+        from deniable.analysis.leaderboard import Leaderboard
+        from deniable.analysis.summary import summarize
+
+        with self._store.read() as connection:
+            experiment = experiments.by_key(connection, key)
+            board = Leaderboard(experiment, counts.cells(connection, experiment))
+            published = experiments.in_force(connection, [experiment]).get(key)
+            samples = samples_of(connection, experiment)
+        return summarize(board, published, samples)
+
     def result_health(self, experiment: Experiment) -> ResultHealth:
         """Check whether an experiment's draws, rewards and rates are sound. Private."""
-        from deniable.service.result_health import health_of
+        from deniable.analysis.result_health import health_of
 
         with self._store.read() as connection:
             return health_of(connection, experiment, self._cache)
 
     @cached_property
     def _cache(self) -> CounterCache:
-        from deniable.service.evidence import CounterCache
+        from deniable.analysis.evidence import CounterCache
 
         return CounterCache()
 

@@ -19,10 +19,6 @@ from deniable.privacy.serving import exp_floor
 from deniable.privacy.tables import Band
 from deniable.service.approvals import Approvals
 from deniable.service.drafts import (
-    MAX_BUDGET,
-    MAX_LABEL,
-    MAX_NOTE,
-    MAX_TAGS,
     NO_TRACE,
     NewArm,
     added_arm,
@@ -32,6 +28,7 @@ from deniable.service.drafts import (
     draft,
 )
 from deniable.service.experiment_views import ExperimentViews
+from deniable.service.limits import MAX_BUDGET, MAX_LABEL, MAX_NOTE, MAX_TAGS
 from deniable.service.publisher import Publisher
 from deniable.service.table_making import first_table, put_first_table, recipe_of
 from deniable.storage import (

@@ -10,15 +10,12 @@ from sqlalchemy import Connection
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.service.approvals import Approvals
-from deniable.service.drafts import MAX_DAYS
+from deniable.service.limits import LONGEST_FIRM_NAME, LONGEST_REASON, MAX_DAYS, MAX_NANO
 from deniable.storage import account, commitments
 from deniable.storage.account import Balance, FirmSettings, read_settings, write_settings
 from deniable.storage.account_rules import Counted
 from deniable.storage.records import Firm
 from deniable.storage.store import Store
-
-MAX_NANO = 10**15
-LONGEST_NAME = 120
 
 
 class FirmBudget:
@@ -50,8 +47,10 @@ class FirmBudget:
         if budget_nano > MAX_NANO:
             raise InvalidArgumentError("budget", budget, "at most a million nats")
         window_days = check.whole("window_days", window_days, 1, MAX_DAYS)
-        if len(reason) > 500 or not (reason.isprintable() or not reason):
-            raise InvalidArgumentError("reason", reason, "printable text of up to 500 characters")
+        if len(reason) > LONGEST_REASON or not (reason.isprintable() or not reason):
+            raise InvalidArgumentError(
+                "reason", reason, f"printable text of up to {LONGEST_REASON} characters"
+            )
 
         def work(connection: Connection) -> Firm:
             commitments.lock_chain(connection)
@@ -105,9 +104,9 @@ class FirmBudget:
         changed = {key: value for key, value in given.items() if value is not None}
         if name is not None:
             changed["name"] = name = name.strip()
-            if len(name) > LONGEST_NAME or not (name.isprintable() or not name):
+            if len(name) > LONGEST_FIRM_NAME or not (name.isprintable() or not name):
                 raise InvalidArgumentError(
-                    "name", name, f"printable text of up to {LONGEST_NAME} characters"
+                    "name", name, f"printable text of up to {LONGEST_FIRM_NAME} characters"
                 )
         if start_above is not None:
             changed["start_above_nano"] = None if start_above == "never" else nano_down(start_above)

@@ -27,13 +27,8 @@ from typing import TypeAlias
 
 from deniable.errors import InvalidArgumentError
 from deniable.service.ids import normalised
+from deniable.service.limits import LARGEST_REWARD, LONGEST_NAME
 from deniable.storage.records import MICRO, Decision
-
-LONGEST_NAME = 512
-"""Maximum length of visitor ids and segments."""
-
-LARGEST_REWARD = 1_000_000
-"""Largest possible cap of a metric."""
 
 
 @dataclass(slots=True, eq=False)

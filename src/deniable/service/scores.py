@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError, WrongStateError
 from deniable.service.drafts import NO_TRACE
+from deniable.service.limits import LARGEST_SCORE, MOST_SCORES
 from deniable.service.publisher import next_due
 from deniable.service.table_making import counts_now, recipe_of
 from deniable.storage import commitments, experiments
@@ -25,10 +26,6 @@ from deniable.storage.store import Store
 from deniable.storage.sums import growth, sums
 from deniable.strategies.gate import GateRule
 from deniable.strategies.rules import Kind, Wanted
-
-LARGEST_SCORE = 1e100
-MOST_SCORES = 10_000
-"""Maximum segments times arms: each ledger entry holds all scores of one call."""
 
 _SUM_TOLERANCE = 1e-6
 _SHAPE = "segment -> arm -> a finite number, such as {segment: {arm: 0.1}}"

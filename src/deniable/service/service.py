@@ -29,6 +29,7 @@ from deniable.service.firm import FirmBudget
 from deniable.service.ids import check_key, has_key, visitor_key
 from deniable.service.jobs import Job, RewardJob, decide_job, reward_job
 from deniable.service.ledger import Ledger
+from deniable.service.limits import DEFAULT_STORE
 from deniable.service.people import People
 from deniable.service.publisher import Publisher
 from deniable.service.scores import Scores
@@ -37,8 +38,8 @@ from deniable.service.sessions import Sessions
 from deniable.service.visitor_requests import VisitorRequests
 from deniable.service.writer import Figures, Writer
 from deniable.storage.connect import connect
+from deniable.storage.idempotency import Idempotency
 from deniable.storage.records import Decision
-from deniable.storage.replies import Idempotency
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def open(  # noqa: A001 - the public name is deniable.open
-    url: str = "sqlite:///deniable.db",
+    url: str = DEFAULT_STORE,
     *,
     key_file: str | Path | None = None,
     queue_limit: int = 20_000,

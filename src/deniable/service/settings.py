@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
+from deniable.service.limits import DEFAULT_STORE
 
 PREFIX = "DENIABLE_"
 CONFIG = f"{PREFIX}CONFIG"
@@ -30,7 +31,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     store: str = Field(
-        default="sqlite:///deniable.db",
+        default=DEFAULT_STORE,
         description="Store for decisions: sqlite:///FILE or postgresql://...",
     )
     key_file: str = Field(

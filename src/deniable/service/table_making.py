@@ -24,7 +24,7 @@ from deniable.storage.counts import table_counts
 from deniable.storage.promise_entries import newest_scores, scores_detail
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.sums import Sums, sums
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 

@@ -44,7 +44,7 @@ LONGEST_LEARNING = 10**7
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class SimulationJob:
     """The input of a worker.
 
     Attributes:
@@ -86,7 +86,7 @@ def make_job(
     kernel: Kernel = "leap",
     *,
     common_random_numbers: bool = False,
-) -> Job:
+) -> SimulationJob:
     """Create the job of one policy in one environment.
 
     Args:
@@ -110,7 +110,7 @@ def make_job(
     stream = environment.name if common_random_numbers else f"{environment.name}\0{policy.name}"
     phases = environment.phase_at(ordered)
     changing = len(environment.changes) > 0
-    return Job(
+    return SimulationJob(
         key=zlib.crc32(stream.encode()),
         rule=_rule(environment, policy, end, phases),
         rates=np.array(
@@ -181,7 +181,7 @@ def _known(environment: Environment, rule: Rule, rates: FloatArray) -> FloatArra
     return best_table(rates / scale, environment.shares, rule.budget).table
 
 
-def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts]:
+def run_repetition(job: SimulationJob, seed: int, repetition: int) -> tuple[Counts, Counts]:
     """Return shows and clicks at each checkpoint, (C, J, K) each; a pure function of its arguments.
 
     >>> from deniable.policies.benchmarks import RandomPolicy
@@ -193,21 +193,21 @@ def run_repetition(job: Job, seed: int, repetition: int) -> tuple[Counts, Counts
     return run_from(job, _state(job, seed, repetition))
 
 
-def run_outcome(job: Job, seed: int, repetition: int) -> Outcome:
+def run_outcome(job: SimulationJob, seed: int, repetition: int) -> Outcome:
     """Like `run_repetition`, with rewards; None if these are clicks."""
     if job.is_plain and not isinstance(job.rule, LearnerRule):
         return (*run_repetition(job, seed, repetition), None)
     return run_with_rewards(job, _state(job, seed, repetition))
 
 
-def _state(job: Job, seed: int, repetition: int) -> NDArray[np.uint64]:
+def _state(job: SimulationJob, seed: int, repetition: int) -> NDArray[np.uint64]:
     from deniable.simulation.kernels.random_numbers import generator_state
 
     child = np.random.SeedSequence(seed, spawn_key=(job.key, repetition))
     return generator_state(child)
 
 
-def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
+def run_from(job: SimulationJob, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
     """Like `run_repetition`, from a generator's state, which is modified."""
     # Imported here, because importing the kernels loads Numba, which takes a second.
     from deniable.simulation.kernels.gittins import run_index
@@ -232,7 +232,7 @@ def run_from(job: Job, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
     return run_index(leap, gittins_table(rule.discount), setting)
 
 
-def run_with_rewards(job: Job, state: NDArray[np.uint64]) -> Outcome:
+def run_with_rewards(job: SimulationJob, state: NDArray[np.uint64]) -> Outcome:
     """Run learners, and rewards that are late or have values: shows, clicks and rewards."""
     from deniable.simulation.kernels.late_rewards import Worth, run_late
     from deniable.simulation.kernels.run import run_fixed
@@ -251,7 +251,7 @@ def run_with_rewards(job: Job, state: NDArray[np.uint64]) -> Outcome:
     return shows, clicks, _rewards_of(clicks, job, state)
 
 
-def _rewards_of(clicks: Counts, job: Job, state: NDArray[np.uint64]) -> FloatArray:
+def _rewards_of(clicks: Counts, job: SimulationJob, state: NDArray[np.uint64]) -> FloatArray:
     """Return rewards of clicks that no policy learns from."""
     if job.value_spread == 0:
         return np.asarray(clicks * job.values)
@@ -262,7 +262,7 @@ def _rewards_of(clicks: Counts, job: Job, state: NDArray[np.uint64]) -> FloatArr
     return np.asarray(np.cumsum(np.reshape(sums, new.shape) * job.values, axis=0))
 
 
-def _setting(job: Job, state: NDArray[np.uint64]) -> Setting:
+def _setting(job: SimulationJob, state: NDArray[np.uint64]) -> Setting:
     from deniable.simulation.kernels.run import Setting
 
     # Copy if rates change, because the kernel writes to it.
@@ -270,7 +270,7 @@ def _setting(job: Job, state: NDArray[np.uint64]) -> Setting:
     return Setting(rates, job.arrival, job.checkpoints, state, job.rates_until)
 
 
-def _shown(rule: FixedRule, job: Job) -> FloatArray:
+def _shown(rule: FixedRule, job: SimulationJob) -> FloatArray:
     """Return cumulative tables until each checkpoint, (C, J, K)."""
     shown = rule.shown[: job.checkpoints.size] if rule.shown.ndim == 3 else rule.shown
     tables = np.broadcast_to(shown, (job.checkpoints.size, *shown.shape[-2:]))
@@ -289,7 +289,7 @@ def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Coun
     return epochs.run_epochs(leap, publishing, maker.next_table, setting)
 
 
-def is_compiled(job: Job) -> bool:
+def is_compiled(job: SimulationJob) -> bool:
     """Whether the job's kernel was compiled before; if not, the first repetition takes seconds."""
     from deniable._compile import is_cached
 

@@ -16,7 +16,7 @@ from deniable._validation import FloatArray
 from deniable.errors import DeniableError, InvalidArgumentError, MissingExtraError
 from deniable.policies.base import Policy
 from deniable.simulation.environment import Environment
-from deniable.simulation.workers import Batch
+from deniable.simulation.workers import FinishedSpan
 
 if TYPE_CHECKING:
     import polars as pl
@@ -182,7 +182,7 @@ def _svg(chart: ChartType) -> str:
 
 
 def collect(
-    described: Sequence[Described], batches: Sequence[Batch], *, by_arm: bool
+    described: Sequence[Described], batches: Sequence[FinishedSpan], *, by_arm: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return frames of all batches, by repetition and by arm, in the order of jobs and repetitions."""
     import polars as pl
@@ -196,7 +196,7 @@ def collect(
     )
 
 
-def _totals(job: Described, batch: Batch) -> pl.DataFrame:
+def _totals(job: Described, batch: FinishedSpan) -> pl.DataFrame:
     import polars as pl
 
     kept = job.kept
@@ -214,7 +214,7 @@ def _totals(job: Described, batch: Batch) -> pl.DataFrame:
     ).select(*_labels(job), pl.all())
 
 
-def _regret(job: Described, batch: Batch) -> FloatArray:
+def _regret(job: Described, batch: FinishedSpan) -> FloatArray:
     """Return pseudo-regret by segment and arm at the requested checkpoints."""
     world = job.environment
     gaps = world.phase_gaps.transpose(0, 2, 1)
@@ -225,7 +225,7 @@ def _regret(job: Described, batch: Batch) -> FloatArray:
     return np.asarray(lost[:, job.kept])
 
 
-def _arms(job: Described, batch: Batch) -> pl.DataFrame:
+def _arms(job: Described, batch: FinishedSpan) -> pl.DataFrame:
     import polars as pl
 
     world, kept = job.environment, job.kept
@@ -259,7 +259,7 @@ def _labels(job: Described) -> list[pl.Expr]:
     ]
 
 
-def _repetitions(batch: Batch, rows: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _repetitions(batch: FinishedSpan, rows: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     first, count = batch.first, batch.shows.shape[0]
     return np.repeat(np.arange(first, first + count, dtype=np.int64), rows)
 

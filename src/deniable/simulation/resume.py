@@ -18,8 +18,8 @@ import numpy as np
 
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.simulation.job import Counts, Job
-from deniable.simulation.workers import Batch, Span
+from deniable.simulation.job import Counts, SimulationJob
+from deniable.simulation.workers import FinishedSpan, Span
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MANIFEST = "run.json"
 
 
-class BatchFolder:
+class RunFolder:
     """A folder of finished batches of one run.
 
     Args:
@@ -36,7 +36,7 @@ class BatchFolder:
         seed: the run's seed.
     """
 
-    def __init__(self, path: Path, jobs: Sequence[Job], seed: int) -> None:
+    def __init__(self, path: Path, jobs: Sequence[SimulationJob], seed: int) -> None:
         self._path = path
         self._jobs = jobs
         path.mkdir(parents=True, exist_ok=True)
@@ -52,21 +52,21 @@ class BatchFolder:
         else:
             _write_text(manifest, json.dumps({"fingerprint": fingerprint, "jobs": len(jobs)}))
 
-    def read(self, repetitions: int) -> list[Batch]:
+    def read(self, repetitions: int) -> list[FinishedSpan]:
         """Return the finished repetitions below `repetitions`, each once."""
         import polars as pl
 
-        found: dict[tuple[int, int], Batch] = {}
+        found: dict[tuple[int, int], FinishedSpan] = {}
         for file in sorted(self._path.glob("*.parquet")):
             table = pl.read_parquet(file)
             for (job, repetition), rows in table.group_by("job", "repetition"):
                 index, number = int(str(job)), int(str(repetition))
                 if number < repetitions:
                     counts = self._counts(index, rows)
-                    found[index, number] = Batch(index, number, *counts)
+                    found[index, number] = FinishedSpan(index, number, *counts)
         return list(found.values())
 
-    def write(self, batches: Sequence[Batch]) -> None:
+    def write(self, batches: Sequence[FinishedSpan]) -> None:
         """Store finished batches."""
         import polars as pl
 
@@ -94,10 +94,10 @@ class BatchFolder:
         )
 
 
-def missing(n_jobs: int, repetitions: int, finished: Iterable[Batch]) -> list[Span]:
+def missing(n_jobs: int, repetitions: int, finished: Iterable[FinishedSpan]) -> list[Span]:
     """Return the repetitions that still have to run, as spans.
 
-    >>> missing(1, 5, [Batch(0, 2, np.zeros((1, 1, 1, 2), int), np.zeros((1, 1, 1, 2), int))])
+    >>> missing(1, 5, [FinishedSpan(0, 2, np.zeros((1, 1, 1, 2), int), np.zeros((1, 1, 1, 2), int))])
     [Span(job=0, first=0, stop=2), Span(job=0, first=3, stop=5)]
     """
     done: dict[int, set[int]] = {}
@@ -117,7 +117,7 @@ def missing(n_jobs: int, repetitions: int, finished: Iterable[Batch]) -> list[Sp
     return spans
 
 
-def _table(batch: Batch) -> pl.DataFrame:
+def _table(batch: FinishedSpan) -> pl.DataFrame:
     import polars as pl
 
     count = batch.shows.shape[0]
@@ -135,7 +135,7 @@ def _table(batch: Batch) -> pl.DataFrame:
     )
 
 
-def _fingerprint(jobs: Sequence[Job], seed: int) -> str:
+def _fingerprint(jobs: Sequence[SimulationJob], seed: int) -> str:
     digest = hashlib.sha256(f"seed {seed}".encode())
     for job in jobs:
         digest.update(f"{job.key} {job.kernel} {job.rates.shape}".encode())
@@ -147,7 +147,7 @@ def _fingerprint(jobs: Sequence[Job], seed: int) -> str:
     return digest.hexdigest()
 
 
-def _pickled(job: Job) -> bytes:
+def _pickled(job: SimulationJob) -> bytes:
     try:
         return pickle.dumps(job.rule, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):

@@ -18,10 +18,10 @@ from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
 from deniable.policies.base import IndexRule, Policy
 from deniable.simulation.environment import Environment
-from deniable.simulation.job import Job, Kernel, is_compiled, make_job, points_of
+from deniable.simulation.job import Kernel, SimulationJob, is_compiled, make_job, points_of
 from deniable.simulation.results import Described, SimulationResult, collect
-from deniable.simulation.resume import BatchFolder, missing
-from deniable.simulation.workers import Batch, Span, run_jobs
+from deniable.simulation.resume import RunFolder, missing
+from deniable.simulation.workers import FinishedSpan, Span, run_jobs
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the repetitions finished so far and their total."""
@@ -151,7 +151,7 @@ def simulate_many(
         raise InvalidArgumentError("progress", progress, "a function of (done, total)")
     if executor is not None and not hasattr(executor, "submit"):
         raise InvalidArgumentError("executor", executor, "a concurrent.futures.Executor, or None")
-    store = None if folder is None else BatchFolder(Path(folder), jobs, entropy)
+    store = None if folder is None else RunFolder(Path(folder), jobs, entropy)
     finished = [] if store is None else store.read(count)
     spans = missing(len(jobs), count, finished)
     _run(jobs, spans, entropy, executor, used, progress, store, finished, count)
@@ -180,7 +180,7 @@ def _cases(cases: Iterable[Case]) -> list[Case]:
     return listed
 
 
-def _jobs(cases: Sequence[Case], kernel: Kernel, common: bool) -> list[Job]:
+def _jobs(cases: Sequence[Case], kernel: Kernel, common: bool) -> list[SimulationJob]:
     if not cases:
         raise InvalidArgumentError("policies", [], "1 or more policies")
     jobs = [
@@ -204,14 +204,14 @@ def _jobs(cases: Sequence[Case], kernel: Kernel, common: bool) -> list[Job]:
 
 
 def _run(
-    jobs: Sequence[Job],
+    jobs: Sequence[SimulationJob],
     spans: Sequence[Span],
     seed: int,
     executor: Executor | None,
     workers: int | None,
     progress: Progress,
-    store: BatchFolder | None,
-    finished: list[Batch],
+    store: RunFolder | None,
+    finished: list[FinishedSpan],
     repetitions: int,
 ) -> None:
     total = len(jobs) * repetitions

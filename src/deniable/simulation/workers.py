@@ -24,7 +24,7 @@ import numpy as np
 
 from deniable._validation import FloatArray
 from deniable.policies.base import LearnerRule
-from deniable.simulation.job import Counts, Job, Outcome, run_outcome
+from deniable.simulation.job import Counts, Outcome, SimulationJob, run_outcome
 
 TASK_SECONDS = 0.5
 _TASKS_AHEAD = 2  # tasks submitted per worker, so that none is idle
@@ -38,7 +38,7 @@ class Span(NamedTuple):
     stop: int
 
 
-class Batch(NamedTuple):
+class FinishedSpan(NamedTuple):
     """Finished repetitions of one job: counts of shape (repetitions, C, J, K).
 
     Rewards are None if they equal the clicks.
@@ -52,11 +52,11 @@ class Batch(NamedTuple):
 
 
 def run_spans(
-    jobs: Mapping[int, Job], spans: Sequence[Span], seed: int, seconds: float
-) -> tuple[list[Batch], list[Span]]:
+    jobs: Mapping[int, SimulationJob], spans: Sequence[Span], seed: int, seconds: float
+) -> tuple[list[FinishedSpan], list[Span]]:
     """Run spans until the time is up, at least one repetition; return the finished and the rest."""
     deadline = time.perf_counter() + seconds
-    batches: list[Batch] = []
+    batches: list[FinishedSpan] = []
     for position, span in enumerate(spans):
         outcomes: list[Outcome] = []
         for repetition in range(span.first, span.stop):
@@ -69,12 +69,12 @@ def run_spans(
 
 
 def run_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[SimulationJob],
     spans: Sequence[Span],
     seed: int,
     executor: Executor | None = None,
     workers: int | None = None,
-) -> Iterator[Batch]:
+) -> Iterator[FinishedSpan]:
     """Yield finished batches in any order, until all spans are done.
 
     Args:
@@ -99,7 +99,7 @@ def run_jobs(
             yield from _run_on(pool, jobs, waiting, seed, count)
 
 
-def _compile_for(jobs: Sequence[Job]) -> None:
+def _compile_for(jobs: Sequence[SimulationJob]) -> None:
     """Compile what the jobs need here, once, so that workers find it in the cache on disk."""
     kinds = {(type(job.rule), job.kernel, job.is_plain): job for job in jobs}
     for job in kinds.values():
@@ -107,7 +107,7 @@ def _compile_for(jobs: Sequence[Job]) -> None:
             run_outcome(replace(job, checkpoints=np.ones(1, np.int64)), 0, 0)
 
 
-def _only_here(jobs: Sequence[Job]) -> bool:
+def _only_here(jobs: Sequence[SimulationJob]) -> bool:
     """Whether a learner cannot be pickled: a lambda, or one defined in a notebook."""
     learners = {job.rule.learner for job in jobs if isinstance(job.rule, LearnerRule)}
     main_is_a_file = hasattr(sys.modules["__main__"], "__file__")
@@ -122,9 +122,9 @@ def _only_here(jobs: Sequence[Job]) -> bool:
 
 
 def _run_on(
-    pool: Executor, jobs: Sequence[Job], waiting: deque[Span], seed: int, workers: int
-) -> Iterator[Batch]:
-    running: set[Future[tuple[list[Batch], list[Span]]]] = set()
+    pool: Executor, jobs: Sequence[SimulationJob], waiting: deque[Span], seed: int, workers: int
+) -> Iterator[FinishedSpan]:
+    running: set[Future[tuple[list[FinishedSpan], list[Span]]]] = set()
     try:
         while waiting or running:
             while waiting and len(running) < _TASKS_AHEAD * workers:
@@ -165,12 +165,14 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
         yield pool
 
 
-def _with(batches: list[Batch], span: Span, outcomes: Sequence[Outcome]) -> list[Batch]:
+def _with(
+    batches: list[FinishedSpan], span: Span, outcomes: Sequence[Outcome]
+) -> list[FinishedSpan]:
     if not outcomes:
         return batches
     shows, clicks, rewards = zip(*outcomes, strict=True)
     earned = None if rewards[0] is None else np.stack(rewards)
-    return [*batches, Batch(span.job, span.first, np.stack(shows), np.stack(clicks), earned)]
+    return [*batches, FinishedSpan(span.job, span.first, np.stack(shows), np.stack(clicks), earned)]
 
 
 @contextmanager

@@ -1,20 +1,21 @@
 """Hash chains: the canonical encoding of chained entries.
 
-A decision's hash covers the previous hash, the permanent fields, and a commitment: the hash of the
-erasable fields with a random salt.
+A decision's hash covers the previous hash, the permanent fields, and the hash of the erasable fields
+with a random salt.
 
-    commitment = SHA-256(visitor, salt, segment, shown)
-    hash       = SHA-256(previous hash, "D", experiment, id, version, table, role, time, writer, seq,
-                         commitment)
+    salted hash = SHA-256(visitor, salt, segment, shown)
+    hash        = SHA-256(previous hash, "D", experiment, id, version, table, role, time, writer, seq,
+                          salted hash)
 
-Rewards are in the same chain. Their commitment uses the salt of the decision:
+Rewards are in the same chain. Their salted hash uses the salt of the decision:
 
-    commitment = SHA-256(salt of the decision, metric, value)
-    hash       = SHA-256(previous hash, "R", experiment, decision, metric, time, writer, seq, commitment)
+    salted hash = SHA-256(salt of the decision, metric, value)
+    hash        = SHA-256(previous hash, "R", experiment, decision, metric, time, writer, seq,
+                          salted hash)
 
-Erasing a visitor deletes the salt and the committed values. The commitments stay, so the chain still
-verifies, and without the salt they reveal nothing about those values. Rows from before
-migration 0004 have an older form (`old_commitment`, `old_decision_hash`).
+Erasing a visitor deletes the salt and the hashed values. The salted hashes stay (in columns named
+`commitment`), so the chain still verifies, and without the salt they reveal nothing about those
+values. Rows from before migration 0004 have an older form (`old_salted_hash`, `old_decision_hash`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ GENESIS = bytes(32)
 """The hash before a chain's first entry."""
 
 pack_erasable = Struct(">16s16shh").pack
-"""Packs the input of `commitment`: visitor, salt, segment, shown."""
+"""Packs the input of `salted_hash`: visitor, salt, segment, shown."""
 
 pack_decision = Struct(">32sc16s16sIIhqiq32s").pack
 """Packs the input of `decision_hash`: its arguments, with b"D" after the first."""
@@ -39,8 +40,8 @@ _old_erasable = Struct(">16s16shhhqq").pack
 _old_linked = Struct(">32s16s16sIqiq32s").pack
 
 
-def commitment(visitor: bytes, salt: bytes, segment: int, shown: int) -> bytes:
-    """Commit to the erasable fields of a decision."""
+def salted_hash(visitor: bytes, salt: bytes, segment: int, shown: int) -> bytes:
+    """Hash the erasable fields of a decision with its salt."""
     return sha256(pack_erasable(visitor, salt, segment, shown)).digest()
 
 
@@ -54,7 +55,7 @@ def decision_hash(
     decided_at: int,
     writer: int,
     seq: int,
-    committed: bytes,
+    salted: bytes,
 ) -> bytes:
     """Link one decision to the previous entry."""
     return sha256(
@@ -69,13 +70,13 @@ def decision_hash(
             decided_at,
             writer,
             seq,
-            committed,
+            salted,
         )
     ).digest()
 
 
-def reward_commitment(salt: bytes, metric: int, value: int) -> bytes:
-    """Commit to the value of a reward, using its decision's salt."""
+def reward_salted_hash(salt: bytes, metric: int, value: int) -> bytes:
+    """Hash the value of a reward with its decision's salt."""
     return sha256(_valued(salt, metric, value)).digest()
 
 
@@ -87,7 +88,7 @@ def reward_hash(
     rewarded_at: int,
     writer: int,
     seq: int,
-    committed: bytes,
+    salted: bytes,
 ) -> bytes:
     """Link one reward to the previous entry."""
     return sha256(
@@ -100,15 +101,15 @@ def reward_hash(
             rewarded_at,
             writer,
             seq,
-            committed,
+            salted,
         )
     ).digest()
 
 
-def old_commitment(
+def old_salted_hash(
     visitor: bytes, salt: bytes, segment: int, greedy: int, shown: int, clock: int, risk_nano: int
 ) -> bytes:
-    """Commit to the erasable fields of a decision, as before migration 0004."""
+    """Hash the erasable fields of a decision with its salt, as before migration 0004."""
     packed = _old_erasable(visitor, salt, segment, greedy, shown, clock, risk_nano)
     return sha256(packed).digest()
 
@@ -121,13 +122,11 @@ def old_decision_hash(
     decided_at: int,
     writer: int,
     seq: int,
-    committed: bytes,
+    salted: bytes,
 ) -> bytes:
     """Link one decision to the previous entry, as before migration 0004."""
     return sha256(
-        _old_linked(
-            previous, experiment_id, decision_id, version, decided_at, writer, seq, committed
-        )
+        _old_linked(previous, experiment_id, decision_id, version, decided_at, writer, seq, salted)
     ).digest()
 
 

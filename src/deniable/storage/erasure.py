@@ -27,7 +27,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
 from deniable.storage import account, commitments, experiments, promises
-from deniable.storage.chain import commitment, old_commitment, reward_commitment
+from deniable.storage.chain import old_salted_hash, reward_salted_hash, salted_hash
 from deniable.storage.records import Experiment
 from deniable.storage.schema import StoredRow, decisions, memberships, rewards, tombstones
 from deniable.storage.schema import experiments as experiment_rows
@@ -338,10 +338,10 @@ _STONES = select(tombstones.c.visitor).where(
 
 
 def _committed(row: StoredRow) -> bytes:
-    """Return the commitment to what a decision loses."""
+    """Return the salted hash of what a decision loses."""
     if row.table_number is not None:
-        return commitment(row.visitor, row.salt, row.segment, row.shown)
-    return old_commitment(
+        return salted_hash(row.visitor, row.salt, row.segment, row.shown)
+    return old_salted_hash(
         row.visitor, row.salt, row.segment, row.greedy, row.shown, row.clock, row.risk_nano
     )
 
@@ -357,7 +357,7 @@ def _strip_rewards(connection: Connection, identity: bytes, salts: dict[bytes, b
                     "identity": identity,
                     "which": row.decision_id,
                     "of_metric": row.metric,
-                    "committed": reward_commitment(salts[row.decision_id], row.metric, row.value),
+                    "committed": reward_salted_hash(salts[row.decision_id], row.metric, row.value),
                 }
                 for row in rows
             ],

@@ -3,8 +3,8 @@
 In order: a description of the file, the chain of commitments, the published tables, then the
 decisions and rewards of each writer's chain, the recorded end of every chain, and the number of
 rows. Visitors are keyed HMACs. A decision is either open (visitor, salt, segment and arm, from
-which its commitment follows) or closed (only the commitment). Erased decisions are closed, and so
-are those of experiments that the log is not about. Their links can still be recomputed.
+which its salted hash follows) or closed (only the hash, as `commitment`). Erased decisions are
+closed, and so are those of experiments that the log is not about. Their links can still be recomputed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LogRow(NamedTuple):
         shown: the arm's index; only if open.
         metric: its index.
         value: value of an open reward, in millionths; the nano-nats of a commitment.
-        commitment: what closed rows are linked by.
+        commitment: the salted hash, which closed rows are linked by.
         hash: the link.
         detail: for commitments: kind, a space, JSON; for tables and the first row: JSON.
     """
@@ -195,9 +195,9 @@ def _decision(row: StoredRow, is_open: bool) -> LogRow:
     committed = (row.visitor, row.salt, row.segment)
     if old:
         values = (*committed, row.greedy, row.shown, row.clock, row.risk_nano)
-        return kept._replace(commitment=chain.old_commitment(*values))
+        return kept._replace(commitment=chain.old_salted_hash(*values))
     if not is_open:
-        return kept._replace(commitment=chain.commitment(*committed, row.shown))
+        return kept._replace(commitment=chain.salted_hash(*committed, row.shown))
     return kept._replace(visitor=row.visitor, salt=row.salt, segment=row.segment, shown=row.shown)
 
 
@@ -215,7 +215,7 @@ def _reward(row: StoredRow, is_open: bool) -> LogRow:
     if row.value is None or row.salt is None:
         return kept._replace(commitment=row.commitment)
     if not is_open:
-        return kept._replace(commitment=chain.reward_commitment(row.salt, row.metric, row.value))
+        return kept._replace(commitment=chain.reward_salted_hash(row.salt, row.metric, row.value))
     return kept._replace(salt=row.salt, value=row.value)
 
 

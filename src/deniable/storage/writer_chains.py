@@ -333,10 +333,10 @@ def _decision_link(previous: bytes, row: StoredRow) -> bytes | None:
         who = (row.visitor, row.salt, row.segment)
         if old:
             then = (*who, row.greedy, row.shown, row.clock, row.risk_nano)
-            committed = None if None in then else chain.old_commitment(*then)
+            committed = None if None in then else chain.old_salted_hash(*then)
         else:
             now = (*who, row.shown)
-            committed = None if None in now else chain.commitment(*now)
+            committed = None if None in now else chain.salted_hash(*now)
     if committed is None or (not old and row.role is None):
         return None
     kept = (row.experiment_id, row.id, row.version)
@@ -352,7 +352,7 @@ def _reward_link(previous: bytes, row: StoredRow) -> bytes | None:
         return None
     committed = row.commitment
     if row.value is not None:
-        committed = chain.reward_commitment(row.salt, row.metric, row.value)
+        committed = chain.reward_salted_hash(row.salt, row.metric, row.value)
     if committed is None:
         return None
     return chain.reward_hash(

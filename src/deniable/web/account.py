@@ -15,7 +15,7 @@ from deniable.service.http.auth import authenticator_of, service_of
 from deniable.service.http.messages import Problem
 from deniable.storage.commitments import act_as
 from deniable.storage.records import User
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.access import (
     COOKIE,
     LIFETIME_SECONDS,
@@ -39,7 +39,7 @@ TOO_LATE = "That took too long. Please send it again."
 def login_page(request: Request) -> Response:
     """Where to sign in."""
     if viewer_of(request) is not None:
-        return answers.redirect(request, _our_own(request.query_params.get("next")))
+        return responses.redirect(request, _our_own(request.query_params.get("next")))
     return _asked(request, session_of(request) or signer_of(request).new())
 
 
@@ -60,7 +60,7 @@ def logout(request: Request, form: ReaderSubmission) -> Response:
     """Sign out: the browser forgets the session, and a copy of it is refused."""
     if form.viewer.session is not None:
         service_of(request).sessions.end(form.viewer.session.id)
-    answer = answers.redirect(request, "/login", "You are signed out.")
+    answer = responses.redirect(request, "/login", "You are signed out.")
     answer.delete_cookie(COOKIE, path="/")
     return answer
 
@@ -142,7 +142,7 @@ async def _begun(
         key=key,
         browser=_browser(request.headers.get("user-agent", "")),
     )
-    answer = answers.redirect(request, place)
+    answer = responses.redirect(request, place)
     _keep(request, answer, session)
     return answer
 
@@ -151,7 +151,7 @@ def _asked(
     request: Request, session: Session, refusal: str = "", status: int = 200, *, name: str = ""
 ) -> Response:
     """The sign-in page; its form is bound to a session in which nobody is signed in yet."""
-    answer = answers.show(
+    answer = responses.show(
         request,
         "login.html",
         None,
@@ -175,7 +175,7 @@ def _choosing(
         raise Problem(
             404, "unknown-name", "this link was used, has expired or never existed; ask for another"
         )
-    answer = answers.show(
+    answer = responses.show(
         request,
         "invite.html",
         None,
@@ -192,7 +192,7 @@ def _choosing(
 
 def _keep(request: Request, answer: Response, session: Session) -> None:
     cookie = signer_of(request).written(session)
-    answers.set_cookie(request, answer, COOKIE, cookie, LIFETIME_SECONDS)
+    responses.set_cookie(request, answer, COOKIE, cookie, LIFETIME_SECONDS)
 
 
 def _text(data: FormData, name: str) -> str:

@@ -9,17 +9,18 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable import _numbers
+from deniable._formatting import in_nats, nats
+from deniable.analysis.leaderboard import Leaderboard
 from deniable.errors import NANO, DeniableError, UnknownNameError
 from deniable.service.http.auth import Service
 from deniable.service.http.messages import Problem
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, Status
 from deniable.strategies import table_rules
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.access import Runner, RunSubmission, Viewer
 from deniable.web.overview import current_firm
-from deniable.web.standing import Standing
-from deniable.web.wording import factor, in_nats, nats, odds_words
+from deniable.web.wording import factor, odds_words
 
 router = APIRouter(include_in_schema=False)
 
@@ -69,8 +70,8 @@ def asked(
     action, experiment = _action(name), service.experiments.get(key)
     if experiment.status not in action.states:
         refusal = f"This experiment is {experiment.status}; that cannot be done now."
-        return answers.redirect(request, f"/experiments/{key}", refusal, "bad")
-    return _page(request, viewer, service, experiment, name, answers.Typed({"arm": arm}))
+        return responses.redirect(request, f"/experiments/{key}", refusal, "bad")
+    return _page(request, viewer, service, experiment, name, responses.Typed({"arm": arm}))
 
 
 def _page(
@@ -79,12 +80,12 @@ def _page(
     service: Deniable,
     experiment: Experiment,
     name: str,
-    typed: answers.Typed,
+    typed: responses.Typed,
 ) -> Response:
     """The question; after a refusal with what was typed, and what is wrong beside its field."""
     action, key = _action(name), experiment.key
-    ranked = Standing(experiment, service.experiments.counts(key)).leaderboard()
-    return answers.show_form(
+    ranked = Leaderboard(experiment, service.experiments.counts(key)).rows()
+    return responses.show_form(
         request,
         "action.html",
         viewer,
@@ -94,7 +95,7 @@ def _page(
         action=action,
         name=name,
         says=action.says(experiment, current_firm(service)),
-        ranked=[one for one in ranked if one.arm.active],
+        ranked=[one for one in ranked if one.active],
     )
 
 
@@ -108,10 +109,10 @@ def act(request: Request, form: RunSubmission, service: Service, key: str, name:
     except DeniableError as error:
         given = {field: form.text(field) for field in FIELDS}
         if not any(given.values()) or experiment.status not in action.states:
-            return answers.redirect(request, place, answers.in_words(error), "bad")
-        typed = answers.Typed(given, answers.beside(error, FIELD_OF))
+            return responses.redirect(request, place, responses.error_sentence(error), "bad")
+        typed = responses.Typed(given, responses.field_errors(error, FIELD_OF))
         return _page(request, form.viewer, service, experiment, name, typed)
-    return answers.redirect(request, action.leaves or place, action.done)
+    return responses.redirect(request, action.leaves or place, action.done)
 
 
 def possible(experiment: Experiment) -> list[tuple[str, Action]]:

@@ -8,28 +8,27 @@ from functools import lru_cache
 
 import numpy as np
 
+from deniable._formatting import whole
 from deniable._types import JsonObject, Record
 from deniable.charts.cache import specification
-from deniable.charts.portfolio_page import CHARTS, DATASETS
+from deniable.charts.portfolio import (
+    MOST_BARS,
+    PANELS,
+    RULE_NAMES,
+    allocation_data,
+    what_if_records,
+)
 from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocation, Allocator, gap_words
-from deniable.portfolio.curves import IntArray
 from deniable.portfolio.problem import OBJECTIVES, Portfolio
 from deniable.portfolio.rows import COLUMNS, in_columns
-from deniable.portfolio.rules import RuleOutcome, best_budgets, compare_rules, zero_budgets
-from deniable.web.wording import whole
+from deniable.portfolio.rules import RuleOutcome, compare_rules
+from deniable.portfolio.whatif import what_if_curve
+from deniable.portfolio.words import lost, lost_title, meaning, short, verdict
 
 MOST_EXPERIMENTS = 2_000
-MOST_CURVES = 6
 QUICK = {"gap": 1e-3, "time_limit": 0.25}
 """While a slider moves; what is applied is solved to the usual proof."""
-RULE_NAMES = {
-    "optimal": "this allocation",
-    "best budgets": "best for each",
-    "equal split": "equal split",
-    "zero": "zero",
-    "random arms": "random arms",
-}
 
 Row = Record
 
@@ -64,10 +63,13 @@ def view(found: Allocation) -> JsonObject:
     """Numbers, sentences and chart data of one allocation."""
     outcomes = compare_rules(found)
     by_rule = {outcome.rule: outcome.total_regret for outcome in outcomes}
-    funded = int((found.budgets_nano > 0).sum())
+    # The curve over firm budgets comes apart, because it takes longer.
+    datasets = {
+        name: data for name, data in allocation_data(found, outcomes).items() if name != "what_if"
+    }
     return {
         "lines": [_line(found, row, best) for row, best in enumerate(found.has_all.tolist())],
-        "funded": funded,
+        "funded": int((found.budgets_nano > 0).sum()),
         "spent": found.spent_nano / NANO,
         "total": found.total_regret,
         "price": found.shadow_value,
@@ -77,32 +79,23 @@ def view(found: Allocation) -> JsonObject:
         "objective": found.portfolio.objective,
         "lost_title": lost_title(found).capitalize(),
         "meaning": meaning(found),
-        "verdict": verdict(found, by_rule, funded),
-        "datasets": _datasets(found, outcomes),
+        "verdict": verdict(found, outcomes),
+        "datasets": datasets,
         "summaries": summaries(found, by_rule),
         "tables": _tables(found, outcomes),
     }
 
 
 @lru_cache(maxsize=32)
-def what_if(text: str, regime: str, points: int = 13) -> list[dict[str, float]]:
+def what_if(text: str, regime: str, points: int = 13) -> list[Record]:
     """Least loss over firm budgets from the least possible to the largest useful."""
-    solver = allocator(text, regime)
-    least = solver.least_nano / NANO
-    most = max(least, best_budgets(solver.portfolio, 0.0, regime).cost_nano / NANO)
-    budgets = least + (most - least) * np.linspace(0, 1, points) ** 2
-    nothing = zero_budgets(solver.portfolio, least, regime).total_regret
-    found = [solver.allocate(np.ceil(b * NANO) / NANO, **QUICK).total_regret for b in budgets[1:]]
-    return [
-        {"firm_budget": float(budget), "regret": regret}
-        for budget, regret in zip(budgets, [nothing, *found], strict=True)
-    ]
+    return what_if_records(what_if_curve(allocator(text, regime), None, n_points=points, **QUICK))
 
 
 def filled(name: str, datasets: Mapping[str, Sequence[Row]]) -> JsonObject:
     """One chart with its data; what is not known yet is empty."""
-    known = {dataset: datasets.get(dataset, []) for dataset in DATASETS[name]}
-    return {**specification(CHARTS[name]), "datasets": known}
+    known = {dataset: datasets.get(dataset, []) for dataset in PANELS[name].datasets}
+    return {**specification(PANELS[name].make), "datasets": known}
 
 
 def _line(found: Allocation, row: int, has_all: bool) -> JsonObject:
@@ -115,79 +108,6 @@ def _line(found: Allocation, row: int, has_all: bool) -> JsonObject:
         "gain": float(found.marginal_gain[row]),
         "at_best": has_all,
     }
-
-
-def _datasets(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, list[JsonObject]]:
-    order = np.argsort(-found.budgets_nano, kind="stable")
-    top = [int(row) for row in order[:MOST_BARS] if found.budgets_nano[row] > 0]
-    gains, dots = [], []
-    for row in _some(found, order):
-        curve, dot = _gain_curve(found, row)
-        gains += curve
-        dots.append(dot)
-    return {
-        "bars": [
-            {
-                "id": found.portfolio.ids[row],
-                "strategy": found.strategies[row],
-                "budget": float(found.budgets[row]),
-            }
-            for row in top
-        ],
-        "gains": _cut(gains, dots, found.shadow_value),
-        "dots": dots,
-        "price": [{"gain": found.shadow_value, "text": f"lambda: {short(found.shadow_value)}"}],
-        "here": [
-            {
-                "firm_budget": found.firm_budget,
-                "regret": found.total_regret,
-                "text": f"{found.firm_budget:.3g} nats: {whole(found.total_regret)}",
-            }
-        ],
-        "rules": [
-            {"rule": RULE_NAMES[outcome.rule], "regret": outcome.total_regret}
-            for outcome in outcomes
-        ],
-    }
-
-
-def _some(found: Allocation, order: IntArray) -> list[int]:
-    """Experiments that can use more, from the largest budget to the smallest, evenly picked.
-
-    Those without budget come only where there are few with one.
-    """
-    free = found.portfolio.min_nano[order] < found.portfolio.max_nano[order]
-    wanting = order[free & ~found.has_all[order]]
-    funded = wanting[found.budgets_nano[wanting] > 0]
-    pool = funded if funded.size >= MOST_CURVES else wanting[:MOST_CURVES]
-    pool = pool if pool.size else order
-    places = np.linspace(0, pool.size - 1, MOST_CURVES).round().astype(int).tolist()
-    return [int(pool[place]) for place in sorted(set(places))]
-
-
-def _gain_curve(found: Allocation, row: int) -> tuple[list[JsonObject], JsonObject]:
-    own = np.full(60, found.curve[row])
-    grid = np.linspace(0, float(found.curves.useful[found.curve[row]]), 62)[1:-1]
-    heights = found.curves.gain(own, grid)
-    name = found.portfolio.ids[row]
-    curve = [
-        {"budget": float(f"{x:.5g}"), "gain": float(f"{y:.5g}"), "experiment": name}
-        for x, y in zip(grid, heights, strict=True)
-    ]
-    dot = {
-        "budget": float(found.budgets[row]),
-        "gain": float(found.marginal_gain[row]),
-        "experiment": name,
-    }
-    return curve, dot
-
-
-def _cut(gains: list[JsonObject], dots: Sequence[Row], price: float) -> list[JsonObject]:
-    """Curves up to a height at which the points where they meet can still be seen."""
-    top = 1.8 * max([price, 1e-9, *(dot["gain"] for dot in dots)])
-    seen = [point for point in gains if 0 <= point["gain"] <= top]
-    # Where every experiment has all that helps it, the curves meet at 0: then they are shown whole.
-    return seen or [point for point in gains if point["gain"] >= 0]
 
 
 def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> JsonObject:
@@ -224,60 +144,6 @@ def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> JsonObject:
             ],
         },
     }
-
-
-MOST_BARS = 24
-
-
-def verdict(found: Allocation, by_rule: Mapping[str, float], funded: int) -> str:
-    """The outcome in two sentences, beside an equal split and no budget at all."""
-    return (
-        f"{funded:,} of {found.portfolio.size:,} experiments get budget, "
-        f"{found.spent_nano / NANO:.4g} nats in all. {lost(found)}: "
-        f"{against(found.total_regret, by_rule['equal split'])} with an equal split, "
-        f"{against(found.total_regret, by_rule['zero'])} with none."
-    )
-
-
-def lost(found: Allocation) -> str:
-    """The total loss as a clause: what is expected, or the most."""
-    unit = "clicks are" if found.portfolio.value is None else "clicks' worth is"
-    if found.portfolio.objective == "expected":
-        return f"About {whole(found.total_regret)} {unit} expected to be lost"
-    return f"At most {whole(found.total_regret)} {unit} lost"
-
-
-def lost_title(found: Allocation) -> str:
-    """The total loss as a column's title."""
-    return (
-        "clicks lost, expected"
-        if found.portfolio.objective == "expected"
-        else "clicks lost, at most"
-    )
-
-
-def meaning(found: Allocation) -> str:
-    """What the losses of the table are, as a sentence."""
-    if found.portfolio.objective == "expected":
-        return "Clicks lost and saved are what to expect, for rates like those given."
-    return "Clicks lost and saved are bounds."
-
-
-def against(value: float, other: float) -> str:
-    """A loss beside another one; what rounds to no difference is told as none.
-
-    >>> against(50, 100), against(99.99, 100), against(110, 100)
-    ('50.0% less than', 'as', '10.0% more than')
-    """
-    share = (other - value) / other if other else 0.0
-    if abs(share) < 0.0005:
-        return "as"
-    return f"{abs(share):.1%} {'less' if share > 0 else 'more'} than"
-
-
-def short(value: float) -> str:
-    """A number without digits that nobody reads."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def summaries(found: Allocation, by_rule: Mapping[str, float]) -> dict[str, str]:

@@ -17,33 +17,24 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from deniable._types import JsonObject
+from deniable.analysis.alerts import SILENT_AFTER
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.result_history import ResultHistory, result_history
+from deniable.analysis.result_records import Results
+from deniable.analysis.results import results_of
+from deniable.analysis.summary import summarize
+from deniable.analysis.table_in_force import grade_now, table_in_force
 from deniable.charts.experiments import ARM_COLOURS, arm_colours
 from deniable.errors import NANO, DeniableError
-from deniable.privacy.serving import SPACE
-from deniable.privacy.tables import decoded_table
-from deniable.service.evidence import SMALLEST_CELL
 from deniable.service.http.auth import Service
-from deniable.service.result_figures import ResultFigures, figures_of
-from deniable.service.result_records import Results
-from deniable.service.results import results_of
 from deniable.service.service import Deniable
-from deniable.storage.records import Commitment, Experiment, PublishedTable
-from deniable.strategies import table_rules
-from deniable.web import answers
+from deniable.storage.records import Experiment
+from deniable.web import responses
 from deniable.web.access import DraftSubmission, Reader, Viewer
 from deniable.web.actions import possible
-from deniable.web.alerts import SILENT_AFTER
 from deniable.web.experiment_charts import PageChart, live_charts, result_charts
 from deniable.web.overview import current_firm
-from deniable.web.risks import (
-    random_share,
-    regret_bound,
-    segment_risks,
-    told_segments,
-    waiting_words,
-)
-from deniable.web.standing import Standing
-from deniable.web.watcher import Watcher, sample_of
+from deniable.web.watcher import Watcher
 
 router = APIRouter(include_in_schema=False)
 
@@ -59,9 +50,6 @@ MOST_EVENTS = 100
 
 MOST_LEARNED = 64
 """Experiments whose results are kept between two looks."""
-
-MOST_ROWS = 40
-"""Segments of the table in force that are shown."""
 
 PARTS = (
     "verdict",
@@ -88,13 +76,13 @@ def page(
     viewer: Viewer,
     service: Deniable,
     key: str,
-    typed: answers.Typed = answers.NOTHING_TYPED,
+    typed: responses.Typed = responses.NOTHING_TYPED,
 ) -> Response:
     """The page; after a refusal with the note, or owner and tags, as they were typed."""
     found = service.experiments.get(key)
     values = _values(request, service, found)
     charts = _charts(values)
-    return answers.show_form(
+    return responses.show_form(
         request,
         "experiment.html",
         viewer,
@@ -114,39 +102,37 @@ def page(
 @router.get("/experiments/{key}/live")
 def live(request: Request, _viewer: Reader, service: Service, key: str) -> Response:
     """What changes on the page: its parts as HTML, the data of its charts."""
-    answers.seen(request)
+    responses.mark_active(request)
     found = service.experiments.get(key)
     values = _values(request, service, found)
     charts = _charts(values)
     return JSONResponse(
         {
             "state": [found.status, found.revision],
-            "parts": {name: answers.rendered(f"parts/{name}.html", **values) for name in PARTS},
+            "parts": {name: responses.rendered(f"parts/{name}.html", **values) for name in PARTS},
             "charts": {
                 one.name: {
                     "datasets": one.datasets,
                     "summary": one.summary,
-                    "rows": answers.rendered("parts/rows.html", table=one.table),
+                    "rows": responses.rendered("parts/rows.html", table=one.table),
                 }
                 for one in charts
             },
         },
-        headers=answers.HEADERS,
+        headers=responses.HEADERS,
     )
 
 
 def _values(request: Request, service: Deniable, found: Experiment) -> JsonObject:
     """Everything that the parts fill in."""
     now = datetime.now(UTC)
-    standing = Standing(found, service.experiments.counts(found.key))
+    board = Leaderboard(found, service.experiments.counts(found.key))
     watcher: Watcher = request.app.state.watcher
     published = service.experiments.tables_in_force([found]).get(found.key)
     before = None
     if published is not None and published.number > 1:
         before = next(iter(service.experiments.tables(found.key, published.number - 1)), None)
-    risks = [] if published is None else segment_risks(standing, published, now)
-    told = told_segments(standing)
-    learned = _learned(request, service, standing)
+    learned = _learned(request, service, board)
     results = learned.results
     events = service.experiments.events(found.key)
     return {
@@ -157,21 +143,14 @@ def _values(request: Request, service: Deniable, found: Experiment) -> JsonObjec
             for one in {one.what: one for one in results.choices}.values()
         ],
         "experiment": found,
-        "standing": standing,
-        "leaderboard": standing.leaderboard(),
-        "random_share": random_share(standing, published),
-        "table": None if published is None else _table(found, published, before),
+        "board": board,
+        "summary": summarize(board, published, service.experiments.samples(found.key), now),
+        "table": None if published is None else table_in_force(found, published, before),
         "arm_classes": arm_classes([arm.key for arm in found.arms]),
-        "grade": _grade(found, events),
-        "risks": [(risk, waiting_words(risk, now)) for risk in risks],
-        "segments": [_segment(standing, position) for position in told],
-        "untold": len(found.segments) - len(told),
-        "smallest_cell": SMALLEST_CELL,
-        "bound": regret_bound(found, standing.visitors),
+        "grade": grade_now(found, events),
         "silent_after": SILENT_AFTER,
         "health": watcher.health.get(found.key),
         "events": events[: -MOST_EVENTS - 1 : -1],
-        "samples": [*service.experiments.samples(found.key), sample_of(standing, now)],
     }
 
 
@@ -187,53 +166,28 @@ class Learned:
 
     state: tuple[int, int, bytes, bytes]
     results: Results
-    figures: ResultFigures
+    figures: ResultHistory
 
 
-def _learned(request: Request, service: Deniable, standing: Standing) -> Learned:
+def _learned(request: Request, service: Deniable, board: Leaderboard) -> Learned:
     """The results now; not made again while nothing was decided or rewarded.
 
     With an attribution window a table enters when its window closes, so time alone changes results.
     """
-    found = standing.experiment
+    found = board.experiment
     kept: dict[str, Learned] = request.app.state.learned
-    numbers = (standing.shows.tobytes(), standing.clicks.tobytes())
+    numbers = (board.shows.tobytes(), board.clicks.tobytes())
     state = (found.revision, found.table_number, *numbers)
     known = kept.get(found.id)
     if known is not None and known.state == state and found.attribution_seconds is None:
         return known
     evidence = service.experiments.evidence(found.key)
     results = results_of(evidence)
-    made = Learned(state, results, figures_of(evidence, results))
+    made = Learned(state, results, result_history(evidence, results))
     kept[found.id] = made
     while len(kept) > MOST_LEARNED:
         kept.pop(next(iter(kept)), None)
     return made
-
-
-def _table(
-    found: Experiment, published: PublishedTable, before: PublishedTable | None
-) -> JsonObject:
-    """The table in force as chances, the zero row last: what all rows share, and what is tailored."""
-    table = decoded_table(published.rows, len(found.arms))
-    rows = [*zip(found.segments, table.rows, strict=True)][:MOST_ROWS]
-    rows.append(("anybody else", table.zero))
-    shared = [min(column) / SPACE for column in zip(*table.rows, table.zero, strict=True)]
-    settled = json.loads(published.counts).get("floors") is not None
-    return {
-        "number": published.number,
-        "version": published.version,
-        "published_at": published.published_at,
-        "why": _why(published, before),
-        "rows": [
-            (name, [(entry / SPACE, share) for entry, share in zip(row, shared, strict=True)])
-            for name, row in rows
-        ],
-        "shared": sum(shared),
-        "lottery": found.across_time and not settled and _offers_across_time(found),
-        "settled": settled,
-        "more": max(0, len(found.segments) - MOST_ROWS),
-    }
 
 
 def arm_classes(arms: Sequence[str]) -> list[str]:
@@ -245,53 +199,11 @@ def arm_classes(arms: Sequence[str]) -> list[str]:
     return [f"c{ARM_COLOURS.index(colour)}" for colour in arm_colours(arms)]
 
 
-def _why(published: PublishedTable, before: PublishedTable | None) -> str:
-    """Why a table was published when it was: never because of one visitor."""
-    if before is None:
-        return "before the first visitor"
-    if before.version != published.version:
-        more = _arms_of(published) > _arms_of(before)
-        return f"because an arm was {'added' if more else 'switched off'}"
-    return f"because decisions had grown from {before.decisions:,} to {published.decisions:,}"
-
-
-def _arms_of(published: PublishedTable) -> int:
-    """How many arms there were when a table was made, on or off."""
-    return len(json.loads(published.counts)["shows"][0])
-
-
-def _grade(found: Experiment, events: Sequence[Commitment]) -> str:
-    """What is promised over all versions: weaker where a change of arms made it so."""
-    for event in events:
-        detail = json.loads(event.detail)
-        if detail.get("grade") == "given the time" or detail.get("off"):
-            return "given the time"
-    return table_rules()[found.strategy].grade_of(found.across_time)
-
-
-def _offers_across_time(found: Experiment) -> bool:
-    return table_rules()[found.strategy].offers_across_time
-
-
-def _segment(standing: Standing, position: int) -> JsonObject:
-    """One segment that may be told apart: its visitors and the rate of each arm that is on."""
-    shows, clicks = standing.shows[position], standing.clicks[position]
-    arms = [(i, arm) for i, arm in enumerate(standing.experiment.arms) if arm.active]
-    rates = {arm.key: clicks[i] / shows[i] for i, arm in arms}
-    return {
-        "name": standing.experiment.segments[position],
-        "visitors": int(shows.sum()),
-        "rates": rates,
-        "best": max(rates, key=lambda key: rates[key]),
-    }
-
-
 def _charts(values: JsonObject) -> list[PageChart]:
     """What was learned first, then what happened."""
-    wanted = ("experiment", "standing", "samples", "risks", "bound")
     checked = None if values["health"] is None else values["health"].learned
     learned = result_charts(values["learned"].figures, checked)
-    return learned + live_charts(**{name: values[name] for name in wanted})
+    return learned + live_charts(values["board"], values["summary"])
 
 
 @router.post("/experiments/{key}/notes")
@@ -302,9 +214,9 @@ def note(request: Request, form: DraftSubmission, service: Service, key: str) ->
     try:
         service.experiments.note(key, given["text"])
     except DeniableError as error:
-        wrong = answers.beside(error, {"text": "text"}, "text")
-        return page(request, form.viewer, service, key, answers.Typed(given, wrong))
-    return answers.redirect(request, place, "The note is in the ledger.")
+        wrong = responses.field_errors(error, {"text": "text"}, "text")
+        return page(request, form.viewer, service, key, responses.Typed(given, wrong))
+    return responses.redirect(request, place, "The note is in the ledger.")
 
 
 @router.post("/experiments/{key}/labels")
@@ -316,9 +228,9 @@ def label(request: Request, form: DraftSubmission, service: Service, key: str) -
         tags = given["tags"].replace(",", " ").split()
         service.experiments.label(key, owner=given["owner"], tags=tags)
     except DeniableError as error:
-        wrong = answers.beside(error, {"owner": "owner", "tags": "tags"}, "owner")
-        return page(request, form.viewer, service, key, answers.Typed(given, wrong))
-    return answers.redirect(request, place, "Owner and tags are saved.")
+        wrong = responses.field_errors(error, {"owner": "owner", "tags": "tags"}, "owner")
+        return page(request, form.viewer, service, key, responses.Typed(given, wrong))
+    return responses.redirect(request, place, "Owner and tags are saved.")
 
 
 # -- how a site calls it ---------------------------------------------------------------------------

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from deniable._formatting import duration, in_nats, nats, percent, whole
 from deniable._types import Record
+from deniable.analysis.history import HistoryPoint, regret_curves
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.result_health import ResultHealth
+from deniable.analysis.result_history import ResultHistory
+from deniable.analysis.result_records import Difference, Results
+from deniable.analysis.segment_risk import SegmentRisk
+from deniable.analysis.summary import ExperimentSummary
 from deniable.charts.cache import specification
 from deniable.charts.experiments import (
     MOST_ARMS,
@@ -15,16 +24,7 @@ from deniable.charts.experiments import (
     totals_over_time,
 )
 from deniable.charts.results import delay_curve, lift_sequence, rates_with_bands, traffic_by_arm
-from deniable.service.result_figures import ResultFigures
-from deniable.service.result_health import ResultHealth
-from deniable.service.result_records import Difference, Results
-from deniable.storage.counts import Sample
-from deniable.storage.records import Experiment
-from deniable.web.risks import SegmentRisk, regret_bound
-from deniable.web.standing import Standing
-from deniable.web.wording import duration, in_nats, nats, percent, whole
 
-CURVE_POINTS = 40
 _UNITS = {"shows": "visitors", "clicks": "successes"}
 
 
@@ -45,88 +45,71 @@ class PageChart:
         return {**self.template, "datasets": self.datasets}
 
 
-def live_charts(
-    *,
-    experiment: Experiment,
-    standing: Standing,
-    samples: Sequence[Sample],
-    risks: Sequence[tuple[SegmentRisk, str]],
-    bound: float,
-) -> list[PageChart]:
+def live_charts(board: Leaderboard, summary: ExperimentSummary) -> list[PageChart]:
     """All charts that there is something to draw for."""
-    if not standing.visitors:
+    if not summary.visitors:
         return []
     found = [
-        _over_time(experiment, samples, "shows"),
-        _over_time(experiment, samples, "clicks"),
-        _regret(experiment, standing, samples, bound),
+        _over_time(summary.history, "shows"),
+        _over_time(summary.history, "clicks"),
+        _regret(board, summary),
     ]
-    if risks:
-        found.append(_risks(experiment, [risk for risk, _ in risks]))
+    if summary.segment_risks:
+        found.append(_risks(summary.segment_risks))
     return found
 
 
-def _over_time(experiment: Experiment, samples: Sequence[Sample], what: str) -> PageChart:
-    arms = [arm.key for arm in experiment.arms]
-    moments = [(sample.taken_at, getattr(sample, what)) for sample in samples]
-    if experiment.started_at:
-        moments.insert(0, (experiment.started_at, (0,) * len(arms)))
-    if experiment.stopped_at:
-        moments = [(min(moment, experiment.stopped_at), totals) for moment, totals in moments]
-    drawn = arms[:MOST_ARMS]
-    records = [
-        {"time": moment.isoformat(), "arm": arm, "total": totals[i]}
-        for moment, totals in moments
-        for i, arm in enumerate(drawn)
-    ]
+def _over_time(history: Sequence[HistoryPoint], what: Literal["shows", "clicks"]) -> PageChart:
+    moments = [(one.time, one.shows if what == "shows" else one.clicks) for one in history]
     last = moments[-1][1]
-    most = max(range(len(arms)), key=lambda i: last[i])
+    drawn = [*last][:MOST_ARMS]
+    most = max(last, key=lambda arm: last[arm])
     noun = "visitors were shown" if what == "shows" else "successes came from"
     return PageChart(
         f"{what}-chart",
         "Shows over time" if what == "shows" else "Successes over time",
-        f"{whole(last[most])} of {whole(sum(last))} {noun} “{arms[most]}”, more than any other arm.",
+        f"{whole(last[most])} of {whole(sum(last.values()))} {noun} “{most}”, "
+        "more than any other arm.",
         specification(totals_over_time, tuple(drawn), _UNITS[what]),
-        {"totals": records},
         {
-            "columns": ["Time (UTC)", *arms],
+            "totals": [
+                {"time": moment.isoformat(), "arm": arm, "total": totals[arm]}
+                for moment, totals in moments
+                for arm in drawn
+            ]
+        },
+        {
+            "columns": ["Time (UTC)", *last],
             "rows": [
-                [f"{moment:%-d %b %H:%M:%S}", *(whole(n) for n in totals)]
+                [f"{moment:%-d %b %H:%M:%S}", *(whole(n) for n in totals.values())]
                 for moment, totals in moments[::-1]
             ],
         },
     )
 
 
-def _regret(
-    experiment: Experiment, standing: Standing, samples: Sequence[Sample], bound: float
-) -> PageChart:
-    visitors = standing.visitors
-    seen = [(sum(sample.shows), sample.lost) for sample in samples]
-    # Round numbers, so that most of the curve stays the same as visitors come.
-    rounded = {int(float(f"{visitors * i / CURVE_POINTS:.2g}")) for i in range(CURVE_POINTS)}
-    steps = sorted({n for n in rounded if 0 < n < visitors} | {1, visitors})
-    bounds = [(n, regret_bound(experiment, n)) for n in steps]
-    at_random = [(n, standing.lost_at_random * n / visitors) for n in (0, *steps)]
-    records = [
-        {"visitors": n, "clicks": clicks, "series": series}
-        for series, points in zip(
-            REGRET_SERIES, ([(0, 0.0), *seen], at_random, bounds), strict=True
-        )
-        for n, clicks in points
-    ]
+def _regret(board: Leaderboard, summary: ExperimentSummary) -> PageChart:
+    curves = regret_curves(board, summary.history)
     return PageChart(
         "regret-chart",
         "Clicks lost, against the bound",
-        f"About {whole(standing.lost)} clicks lost so far to learning and to privacy; random arms "
-        f"would have lost about {whole(standing.lost_at_random)}. {_bound_words(bound, visitors)}",
+        f"About {whole(summary.clicks_lost)} clicks lost so far to learning and to privacy; random "
+        f"arms would have lost about {whole(summary.clicks_lost_at_random)}. "
+        f"{_bound_words(summary.regret_bound, summary.visitors)}",
         specification(regret_against_bound),
-        {"regret": records},
+        {
+            "regret": [
+                {"visitors": n, "clicks": clicks, "series": series}
+                for series, points in zip(REGRET_SERIES, curves, strict=True)
+                for n, clicks in points
+            ]
+        },
         {
             "columns": ["Visitors", "Lost, estimated", "Bound"],
             "rows": [
-                [whole(n), whole(lost), whole(regret_bound(experiment, n))]
-                for n, lost in seen[::-1]
+                [whole(one.visitors), whole(one.clicks_lost), whole(one.regret_bound)]
+                for one in summary.history[::-1]
+                if one.visitors
             ],
         },
     )
@@ -138,27 +121,19 @@ def _bound_words(bound: float, visitors: int) -> str:
     return f"The theory’s bound on the average loss is {whole(bound)}."
 
 
-def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
-    names = [risk.segment for risk in risks]
-    at_cap = sum(risk.bound for risk in risks)
+def _risks(risks: Sequence[SegmentRisk]) -> PageChart:
+    cap = risks[0].cap
+    at_cap = sum(risk.reached for risk in risks)
     return PageChart(
         "risks-chart",
         "Risk of the next visitor, against the cap",
-        f"The dashed line is the cap of {in_nats(experiment.budget)}. "
+        f"The dashed line is the cap of {in_nats(cap)}. "
         f"{at_cap} of {len(risks)} shown here have reached it; no visitor can be above it.",
-        specification(segment_risks, len(risks), experiment.budget),
-        {
-            "risks": [
-                {"segment": name, "risk": risk.risk}
-                for name, risk in zip(names, risks, strict=True)
-            ]
-        },
+        specification(segment_risks, len(risks), cap),
+        {"risks": [{"segment": risk.segment, "risk": risk.risk} for risk in risks]},
         {
             "columns": ["Segment", "Risk (nats)", "Cap (nats)"],
-            "rows": [
-                [name, nats(risk.risk), nats(risk.cap)]
-                for name, risk in zip(names, risks, strict=True)
-            ],
+            "rows": [[risk.segment, nats(risk.risk), nats(risk.cap)] for risk in risks],
         },
     )
 
@@ -166,7 +141,7 @@ def _risks(experiment: Experiment, risks: Sequence[SegmentRisk]) -> PageChart:
 # -- what it has learned ---------------------------------------------------------------------------
 
 
-def result_charts(figures: ResultFigures, health: ResultHealth | None = None) -> list[PageChart]:
+def result_charts(figures: ResultHistory, health: ResultHealth | None = None) -> list[PageChart]:
     """All charts that there is something reliable to draw for."""
     found = [_lift(figures, place) for place in figures.places]
     if any(one.estimate is not None for one in figures.results.rates):
@@ -178,7 +153,7 @@ def result_charts(figures: ResultFigures, health: ResultHealth | None = None) ->
     return found
 
 
-def _lift(figures: ResultFigures, place: str | None) -> PageChart:
+def _lift(figures: ResultHistory, place: str | None) -> PageChart:
     results = figures.results
     records = [one for one in figures.lifts if one["segment"] == place]
     now = [one for one in _present(results, place) if one.low is not None]
@@ -212,7 +187,7 @@ def _present(results: Results, place: str | None) -> tuple[Difference, ...]:
     return next(one.differences for one in results.segments if one.segment == place)
 
 
-def _rates(figures: ResultFigures) -> PageChart:
+def _rates(figures: ResultHistory) -> PageChart:
     results = figures.results
     known = [one for one in results.rates if one.estimate is not None]
     segments = list(dict.fromkeys(one.segment for one in known))
@@ -244,7 +219,7 @@ def _rates(figures: ResultFigures) -> PageChart:
     )
 
 
-def _traffic(figures: ResultFigures) -> PageChart:
+def _traffic(figures: ResultHistory) -> PageChart:
     place = {arm: number for number, arm in enumerate(figures.arms)}
     records: list[Record] = [{**one, "position": place[one["arm"]]} for one in figures.traffic]
     if len({one["visitors"] for one in records}) == 1:  # an area needs two ends

@@ -14,7 +14,7 @@ from deniable.service.service import Deniable
 from deniable.storage.listing import Found
 from deniable.storage.records import Experiment
 from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.access import Drafter, DraftSubmission, Form, Reader, Viewer, lines
 from deniable.web.listing import Listing, csv_answer, pages
 
@@ -43,7 +43,7 @@ def experiments(request: Request, viewer: Reader, service: Service) -> Response:
     found = service.experiments.find(listing.search())
     owners, tags = service.experiments.used_labels()
     totals = service.experiments.totals()
-    return answers.show(
+    return responses.show(
         request,
         "experiments.html",
         viewer,
@@ -101,7 +101,7 @@ def new(request: Request, viewer: Drafter, service: Service) -> Response:
     if like:
         source = service.experiments.get(like)
         given = {**_written(source), "key": f"{source.key[:120]}-copy"}
-    return _form(request, viewer, answers.Typed(given))
+    return _form(request, viewer, responses.Typed(given))
 
 
 @router.get("/experiments/{key}/edit")
@@ -112,8 +112,8 @@ def edit(request: Request, viewer: Drafter, service: Service, key: str) -> Respo
         refusal = (
             f"This experiment is {found.status}: what it promises is fixed. Duplicate it instead."
         )
-        return answers.redirect(request, f"/experiments/{key}", refusal, "bad")
-    return _form(request, viewer, answers.Typed(_written(found)), found.key)
+        return responses.redirect(request, f"/experiments/{key}", refusal, "bad")
+    return _form(request, viewer, responses.Typed(_written(found)), found.key)
 
 
 @router.post("/experiments/{key}/edit")
@@ -125,11 +125,11 @@ def change(request: Request, form: DraftSubmission, service: Service, key: str) 
         service.experiments.redraft(key, **{**_UNSET, **arguments})
     except DeniableError as error:
         return _refused(request, form, error, editing=found.key)
-    return answers.redirect(request, f"/experiments/{found.key}", "The draft is changed.")
+    return responses.redirect(request, f"/experiments/{found.key}", "The draft is changed.")
 
 
-def _form(request: Request, viewer: Viewer, typed: answers.Typed, editing: str = "") -> Response:
-    return answers.show_form(
+def _form(request: Request, viewer: Viewer, typed: responses.Typed, editing: str = "") -> Response:
+    return responses.show_form(
         request,
         "experiment_new.html",
         viewer,
@@ -142,11 +142,11 @@ def _form(request: Request, viewer: Viewer, typed: answers.Typed, editing: str =
 
 def _refused(request: Request, form: Form, error: DeniableError, editing: str = "") -> Response:
     names = {**{name: name for name in FIELDS}, "attribution_seconds": "attribution_days"}
-    wrong = answers.beside(error, names, "key")
+    wrong = responses.field_errors(error, names, "key")
     given = {name: form.text(name) for name in FIELDS}
     if editing:
         given["key"] = editing
-    return _form(request, form.viewer, answers.Typed(given, wrong), editing)
+    return _form(request, form.viewer, responses.Typed(given, wrong), editing)
 
 
 def _written(found: Experiment) -> dict[str, str]:
@@ -177,7 +177,7 @@ def create(request: Request, form: DraftSubmission, service: Service) -> Respons
     except DeniableError as error:
         return _refused(request, form, error)
     message = "The draft is saved. It serves everybody its default arm until you start it."
-    return answers.redirect(request, f"/experiments/{created.key}", message)
+    return responses.redirect(request, f"/experiments/{created.key}", message)
 
 
 _UNSET: JsonObject = {

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.service.http.app import UPLOAD_LIMIT
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.access import Form, Reader, ReaderSubmission, Viewer
 
 router = APIRouter(prefix="/leak", include_in_schema=False)
@@ -42,10 +42,12 @@ async def measured(request: Request, form: ReaderSubmission) -> Response:
         page = await asyncio.to_thread(_report, file, form)
     except DeniableError as error:
         given = {name: form.text(name) for name in COLUMNS}
-        return _asked(request, form.viewer, given, answers.in_words(error))
+        return _asked(request, form.viewer, given, responses.error_sentence(error))
     finally:
         await form.data.close()
-    return HTMLResponse(page, headers={**answers.HEADERS, "Content-Security-Policy": policy(page)})
+    return HTMLResponse(
+        page, headers={**responses.HEADERS, "Content-Security-Policy": policy(page)}
+    )
 
 
 def policy(page: str) -> str:
@@ -78,7 +80,7 @@ def _plain_name(name: str) -> str:
 
 
 def _asked(request: Request, viewer: Viewer, given: Mapping[str, str], wrong: str = "") -> Response:
-    return answers.show(
+    return responses.show(
         request,
         "leak.html",
         viewer,

@@ -15,7 +15,7 @@ from deniable.service.http.auth import service_of
 from deniable.service.service import Deniable
 from deniable.storage.listing import Search
 from deniable.storage.records import Commitment
-from deniable.web import answers, ledger_view
+from deniable.web import ledger_view, responses
 from deniable.web.access import Reader
 from deniable.web.listing import Listing, csv_answer
 
@@ -51,7 +51,7 @@ def ledger(request: Request, viewer: Reader) -> Response:
     )
     audits = service.ledger.page(kinds=("audit",), limit=MOST_AUDITS)[0][::-1]
     spending = ledger_view.spending(balances, ledger_view.POINTS)
-    return answers.show(
+    return responses.show(
         request,
         "ledger.html",
         viewer,
@@ -102,7 +102,7 @@ def verification(request: Request, viewer: Reader) -> Response:
             "erased": found.erased,
             "heads": found.heads,
         },
-        headers=answers.HEADERS,
+        headers=responses.HEADERS,
     )
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
 
+from deniable._formatting import nats, whole
 from deniable._types import JsonObject
-from deniable.documents.making import KINDS as DOCUMENTS
+from deniable.analysis.history import committed_at, spending_history
+from deniable.documents.assembly import KINDS as DOCUMENTS
 from deniable.errors import NANO
-from deniable.storage import times
 from deniable.storage.account import Balance, firm_settings_of
 from deniable.storage.commitments import actor_in_words
 from deniable.storage.records import Commitment
-from deniable.web.wording import nats, whole
 
 PAGE, POINTS = 25, 200
 """Entries on one page, and points of the line over time."""
@@ -86,10 +84,8 @@ class Entry:
 def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[Entry]:
     """Entries in the order given, with what counted at their time."""
     found = []
-    since = [balance.since for balance in balances]
-    for line in ledger:
-        place = bisect_right(since, times.as_stored(line.recorded_at))
-        committed = balances[place - 1].committed_nano if place else 0
+    counted = committed_at(balances, [line.recorded_at for line in ledger])
+    for line, committed in zip(ledger, counted, strict=True):
         detail = _detail(line)
         found.append(
             Entry(
@@ -99,7 +95,7 @@ def entries(ledger: Sequence[Commitment], balances: Sequence[Balance]) -> list[E
                 title=KINDS.get(line.kind, line.kind),
                 experiment=line.experiment or detail.get("key"),
                 taken=line.amount_nano / NANO,
-                committed=committed / NANO,
+                committed=committed,
                 told=_told(line.kind, detail),
                 by=_by(line.kind, detail),
             )
@@ -133,36 +129,11 @@ def latest_audits(ledger: Sequence[Commitment]) -> dict[str | None, JsonObject]:
 
 
 def spending(balances: Sequence[Balance], most: int) -> list[JsonObject]:
-    """Committed and available nats over time, for the chart.
-
-    Args:
-        balances: oldest first.
-        most: points. Of more, each stretch of time has its highest and its last: the peak and the
-            present are always told.
-    """
-    points = [
-        _point(times.as_datetime(one.since), one.committed_nano / NANO, one.budget_nano / NANO)
-        for one in _thinned(balances, most)
+    """Committed and available nats over time, for the chart."""
+    return [
+        {"time": _stamp(one.time), "committed": one.committed, "budget": one.budget}
+        for one in spending_history(balances, most)
     ]
-    if points:
-        points.append({**points[-1], "time": _stamp(datetime.now(UTC))})
-    return points
-
-
-def _thinned(balances: Sequence[Balance], most: int) -> Sequence[Balance]:
-    if len(balances) <= most:
-        return balances
-    start, stretches = balances[0].since, most // 2 - 1
-    length = (balances[-1].since - start) // stretches + 1
-    kept = {0: balances[0]}
-    for _, some in groupby(enumerate(balances), lambda one: (one[1].since - start) // length):
-        stretch = list(some)
-        kept |= [max(stretch, key=lambda one: one[1].committed_nano), stretch[-1]]
-    return [kept[place] for place in sorted(kept)]
-
-
-def _point(time: datetime, committed: float, budget: float) -> JsonObject:
-    return {"time": _stamp(time), "committed": committed, "budget": budget}
 
 
 def _stamp(time: datetime) -> str:

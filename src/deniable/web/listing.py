@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deniable.storage.listing import ORDERS, Search
-from deniable.web import answers
+from deniable.web import responses
 
 STATUSES = ("running", "paused", "draft", "stopped")
 LIVE = ("running", "paused")
@@ -138,7 +138,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def csv_answer(name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Response:
     """The same as a download."""
-    headers = {**answers.HEADERS, "Content-Disposition": f'attachment; filename="{name}.csv"'}
+    headers = {**responses.HEADERS, "Content-Disposition": f'attachment; filename="{name}.csv"'}
     return Response(csv_text(columns, rows), headers=headers, media_type="text/csv")
 
 

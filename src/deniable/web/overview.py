@@ -12,20 +12,20 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from deniable import _numbers
+from deniable.analysis.alerts import Alert, alerts
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.result_health import Health
+from deniable.analysis.segment_risk import random_share
 from deniable.errors import NANO, DeniableError, UnknownNameError
-from deniable.service.drafts import MAX_DAYS
-from deniable.service.firm import MAX_NANO
 from deniable.service.http.auth import Service, service_of
+from deniable.service.limits import MAX_DAYS, MAX_NANO
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found, Labels, Search
 from deniable.storage.records import Experiment, Firm, PublishedTable
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.access import PrivacySubmission, Reader, Viewer
-from deniable.web.alerts import Alert, alerts
 from deniable.web.listing import LIVE, Listing, csv_answer, pages
-from deniable.web.risks import random_share
-from deniable.web.standing import Standing
-from deniable.web.watcher import Health, Watcher
+from deniable.web.watcher import Watcher
 
 if TYPE_CHECKING:
     from deniable.service.demo import TrackerScore
@@ -58,7 +58,7 @@ def _page(
     request: Request,
     viewer: Viewer,
     service: Deniable,
-    typed: answers.Typed = answers.NOTHING_TYPED,
+    typed: responses.Typed = responses.NOTHING_TYPED,
 ) -> Response:
     """The page; after a refusal with the firm's budget as it was typed."""
     watcher: Watcher = request.app.state.watcher
@@ -68,7 +68,7 @@ def _page(
     started = sum(totals.get(status, 0) for status in ("running", "paused", "stopped"))
     first_run = firm is None or not started
     owners, tags = service.experiments.used_labels()
-    return answers.show_form(
+    return responses.show_form(
         request,
         "overview.html",
         viewer,
@@ -93,22 +93,22 @@ def _page(
 @router.get("/overview/live")
 def live(request: Request, _viewer: Reader, service: Service) -> Response:
     """What changes on the page while somebody looks at it."""
-    answers.seen(request)
+    responses.mark_active(request)
     watcher: Watcher = request.app.state.watcher
     found = service.experiments.find(_listing(request).search())
     parts = {
-        "running-rows": answers.rendered(
+        "running-rows": responses.rendered(
             "parts/running.html", rows=_rows(service, found, watcher.health)
         )
     }
     score = _score(service) if request.app.state.demo else None
     if score is not None:
-        parts["score"] = answers.rendered("parts/score.html", score=score)
+        parts["score"] = responses.rendered("parts/score.html", score=score)
     told = _alerts(request, current_firm(service))
-    parts["alert-part"] = answers.rendered("parts/alerts.html", alerts=told)
+    parts["alert-part"] = responses.rendered("parts/alerts.html", alerts=told)
     state = sorted(service.experiments.totals().items())
     content = {"state": state, "parts": parts, "charts": {}}
-    return JSONResponse(content, headers=answers.HEADERS)
+    return JSONResponse(content, headers=responses.HEADERS)
 
 
 @router.get("/overview.csv")
@@ -154,16 +154,16 @@ def set_budget(request: Request, form: PrivacySubmission, service: Service) -> R
             days = _numbers.whole("days", given["days"], 1, MAX_DAYS)
         if before is None or form.text("confirmed"):
             service.firm.set(budget=budget, window_days=days, reason=given["reason"])
-            return answers.redirect(request, "/", "The firm’s budget is set.")
+            return responses.redirect(request, "/", "The firm’s budget is set.")
     except DeniableError as error:
-        wrong = answers.beside(error, {name: name for name in given})
+        wrong = responses.field_errors(error, {name: name for name in given})
     if before is None or "budget" in wrong or "days" in wrong:
-        return _page(request, form.viewer, service, answers.Typed(given, wrong))
-    return answers.show_form(
+        return _page(request, form.viewer, service, responses.Typed(given, wrong))
+    return responses.show_form(
         request,
         "firm_change.html",
         form.viewer,
-        answers.Typed(given, wrong),
+        responses.Typed(given, wrong),
         before=before,
         budget=budget,
         days=days,
@@ -187,21 +187,21 @@ def _rows(service: Deniable, found: Found, health: dict[str, Health]) -> list[Ro
     counts = service.experiments.all_counts(found.experiments)
     tables = service.experiments.tables_in_force(found.experiments)
     return [
-        _row(Standing(one, counts[one.key]), tables.get(one.key), health, found.labels[one.key])
+        _row(Leaderboard(one, counts[one.key]), tables.get(one.key), health, found.labels[one.key])
         for one in found.experiments
     ]
 
 
 def _row(
-    standing: Standing, table: PublishedTable | None, health: dict[str, Health], labels: Labels
+    board: Leaderboard, table: PublishedTable | None, health: dict[str, Health], labels: Labels
 ) -> Row:
     return Row(
-        standing.experiment,
-        standing.visitors,
-        random_share(standing, table),
-        standing.success_rate,
-        standing.gain_over_random,
-        health.get(standing.experiment.key),
+        board.experiment,
+        board.visitors,
+        random_share(board, table),
+        board.click_rate,
+        board.gain_over_random,
+        health.get(board.experiment.key),
         labels,
     )
 
@@ -209,7 +209,7 @@ def _row(
 def _alerts(request: Request, firm: Firm | None) -> list[Alert]:
     watcher: Watcher = request.app.state.watcher
     figures = service_of(request).figures
-    return alerts(firm, watcher.standings(), watcher.health, figures)
+    return alerts(firm, watcher.leaderboards(), watcher.health, figures)
 
 
 def _drafts(service: Deniable, totals: dict[str, int]) -> tuple[Experiment, ...]:

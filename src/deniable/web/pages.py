@@ -3,7 +3,7 @@
 A page is a module of this package with a `router` (FastAPI). To add one: write the module, add it
 to MODULES, and its place in the header to NAVIGATION. Routes take `Reader`, `Submission`
 and so on from `deniable.web.access`, which check who asks, and answer with `show` or `redirect` from
-`deniable.web.answers`. `tests/web/test_roles.py` says which scope each route needs.
+`deniable.web.responses`. `tests/web/test_roles.py` says which scope each route needs.
 
 What first visits would wait for is done in a thread once the service is ready and nobody looks. A visit
 that comes sooner does its own part: specifications of charts and compiled templates are in the cache
@@ -28,19 +28,19 @@ from starlette.responses import RedirectResponse, Response
 
 from deniable.charts.cache import specification
 from deniable.charts.experiments import spending_chart
-from deniable.charts.planning import PANELS
-from deniable.charts.portfolio_page import CHARTS
+from deniable.charts.planning import PANELS as PLAN_PANELS
+from deniable.charts.portfolio import PANELS as ALLOCATION_PANELS
 from deniable.errors import DeniableError
 from deniable.portfolio.table import csv_rows
 from deniable.service.http.app import Application
 from deniable.service.http.messages import Problem, problem_of
 from deniable.web import (
     allocation_view,
-    answers,
     experiment_charts,
     planner,
     planner_setting,
     portfolio,
+    responses,
     static,
 )
 from deniable.web.access import Signer, TrustedProxy, viewer_of
@@ -152,9 +152,9 @@ def error_page(request: Request, error: Exception) -> Response:
         if request.method == "GET" and request.url.query:  # a shared link: its plan, its filter
             asked += f"?{request.url.query}"
         place = "" if asked == "/" else f"?next={quote(asked, safe='')}"
-        return RedirectResponse(f"/login{place}", 303, answers.HEADERS)
+        return RedirectResponse(f"/login{place}", 303, responses.HEADERS)
     title, advice = WORDS.get(problem.status, WORDS[400])
-    return answers.show(
+    return responses.show(
         request,
         "problem.html",
         viewer_of(request),
@@ -185,13 +185,14 @@ QUIET_SECONDS = 1.0
 
 
 def _templates() -> None:
-    for name in answers.environment().list_templates():
-        answers.environment().get_template(name)
+    for name in responses.environment().list_templates():
+        responses.environment().get_template(name)
 
 
 def _charts() -> None:
-    for make in (*(panel.make for panel in PANELS.values()), *CHARTS.values(), spending_chart):
-        specification(make)
+    for panel in (*PLAN_PANELS.values(), *ALLOCATION_PANELS.values()):
+        specification(panel.make)
+    specification(spending_chart)
     experiment_charts.prepare()
 
 

@@ -26,7 +26,7 @@ from deniable.planning.plan import Plan
 from deniable.privacy.belief import highest_belief
 from deniable.service.drafts import NewArm
 from deniable.service.http.auth import service_of
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.access import DraftSubmission, Form, Reader, Viewer, lines
 from deniable.web.planner_setting import LABELS, Setting, read_setting, told, toml
 from deniable.web.wording import capitalised
@@ -147,7 +147,7 @@ def _page(
         }
         for name, panel in PANELS.items()
     }
-    return answers.show(
+    return responses.show(
         request,
         "planner.html",
         viewer,
@@ -168,7 +168,7 @@ def data(request: Request, viewer: Reader) -> Response:
     try:
         setting = read_setting(request.query_params)
     except InvalidArgumentError as error:
-        return JSONResponse({"wrong": told(error)}, 422, answers.HEADERS)
+        return JSONResponse({"wrong": told(error)}, 422, responses.HEADERS)
     shown = view(setting)
     parts = (
         "answer",
@@ -184,14 +184,14 @@ def data(request: Request, viewer: Reader) -> Response:
     )
     return JSONResponse(
         {
-            "words": answers.rendered(
+            "words": responses.rendered(
                 "planner_words.html", setting=setting, viewer=viewer, **shown
             ),
             "query": setting.query(),
             "charts": {name: panel.datasets for name, panel in PANELS.items()},
             **{name: shown[name] for name in parts},
         },
-        headers=answers.HEADERS,
+        headers=responses.HEADERS,
     )
 
 
@@ -204,7 +204,7 @@ def download(request: Request, viewer: Reader, ending: Literal["svg", "pdf", "to
     else:
         body = _picture(setting, ending)
         kind = "image/svg+xml" if ending == "svg" else "application/pdf"
-    headers = {**answers.HEADERS, "Content-Disposition": f'attachment; filename="plan.{ending}"'}
+    headers = {**responses.HEADERS, "Content-Disposition": f'attachment; filename="plan.{ending}"'}
     return Response(body, headers=headers, media_type=kind)
 
 
@@ -237,7 +237,7 @@ def create(request: Request, form: DraftSubmission) -> Response:
         wrong = _beside(error)
         return _page(request, form.viewer, setting, refused=wrong, typed=typed)
     message = f"{created.key} is a draft: nothing is committed until you start it."
-    return answers.redirect(request, f"/experiments/{created.key}", message)
+    return responses.redirect(request, f"/experiments/{created.key}", message)
 
 
 def _picture(setting: Setting, ending: str) -> bytes:
@@ -266,7 +266,7 @@ def _names(field: str, form: Form, expected: int) -> list[str]:
 def _beside(error: DeniableError) -> dict[str, str]:
     """A refused draft, by field: a name in use, or an argument; those of the plan have no field here."""
     otherwise = "form" if isinstance(error, InvalidArgumentError) else "key"
-    return answers.beside(error, _FIELD_OF, otherwise)
+    return responses.field_errors(error, _FIELD_OF, otherwise)
 
 
 def _icons(planned: Plan) -> dict[str, int]:

@@ -13,9 +13,8 @@ from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import HETEROGENEITY, LIFT
 from deniable.planning.arm_plan import ArmPlan, plan_arms
 from deniable.planning.plan import Plan, plan
-from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS
+from deniable.service.limits import MAX_ARMS, MAX_BUDGET, MAX_PLAN_HORIZON, MAX_SEGMENTS
 
-LARGEST_VISITORS = 10**12
 LEAST_BELIEF, MOST_BELIEF = 0.1, 99.9
 """In percent."""
 
@@ -169,7 +168,7 @@ def read_setting(given: Mapping[str, str]) -> Setting:
 
     return Setting(
         arms=arms,
-        visitors=whole("visitors", texts["visitors"] or f"{usual.visitors}", 10, LARGEST_VISITORS),
+        visitors=whole("visitors", texts["visitors"] or f"{usual.visitors}", 10, MAX_PLAN_HORIZON),
         segments=segments,
         prior=prior,
         budget=optional("budget", 0, MAX_BUDGET),
@@ -182,7 +181,7 @@ def read_setting(given: Mapping[str, str]) -> Setting:
         heterogeneity=number(
             "heterogeneity", texts["heterogeneity"] or f"{usual.heterogeneity}", 0, 100
         ),
-        per_day=whole("per_day", texts["per_day"], 1, LARGEST_VISITORS)
+        per_day=whole("per_day", texts["per_day"], 1, MAX_PLAN_HORIZON)
         if texts["per_day"]
         else None,
     )

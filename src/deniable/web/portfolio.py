@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from deniable import _numbers
 from deniable._types import JsonObject
-from deniable.charts.portfolio_page import CHARTS
+from deniable.charts.portfolio import PANELS
 from deniable.errors import (
     NANO,
     DeniableError,
@@ -28,7 +28,7 @@ from deniable.service.http.auth import service_of
 from deniable.service.service import Deniable
 from deniable.storage.records import MICRO, Experiment
 from deniable.strategies import STRATEGIES
-from deniable.web import allocation_view, answers
+from deniable.web import allocation_view, responses
 from deniable.web.access import DraftSubmission, Form, Reader, ReaderSubmission
 
 router = APIRouter(prefix="/portfolio", include_in_schema=False)
@@ -70,14 +70,15 @@ class Ours:
 def portfolio(request: Request, viewer: Reader) -> Response:
     """The page, with the store's own experiments."""
     ours = experiments_of(service_of(request))
-    return answers.show(
+    return responses.show(
         request,
         "portfolio.html",
         viewer,
         ours=ours,
         example=EXAMPLE,
         regimes=regimes(),
-        charts={name: allocation_view.filled(name, {}) for name in CHARTS},
+        charts={name: allocation_view.filled(name, {}) for name in PANELS},
+        titles={name: panel.title for name, panel in PANELS.items()},
         drafts=[row["id"] for row in ours.rows if row["committed"] is None],
     )
 
@@ -98,7 +99,7 @@ async def what_if(request: Request, _form: ReaderSubmission) -> Response:
 async def download(form: ReaderSubmission) -> Response:
     """The allocation as a file."""
     found = await asyncio.to_thread(_proven, form)
-    headers = {**answers.HEADERS, "Content-Disposition": 'attachment; filename="allocation.csv"'}
+    headers = {**responses.HEADERS, "Content-Disposition": 'attachment; filename="allocation.csv"'}
     return Response(found.frame().write_csv(), headers=headers, media_type="text/csv")
 
 
@@ -109,15 +110,15 @@ async def apply(request: Request, form: DraftSubmission) -> Response:
     try:
         changed = await asyncio.to_thread(_applied, service, form)
     except DeniableError as error:
-        wrong = answers.beside(error, {"firm_budget": "form"})["form"]
-        return JSONResponse({"wrong": wrong}, 422, answers.HEADERS)
+        wrong = responses.field_errors(error, {"firm_budget": "form"})["form"]
+        return JSONResponse({"wrong": wrong}, 422, responses.HEADERS)
     told = (
         "1 draft has a new budget. Nothing is committed until it starts."
         if changed == 1
         else f"{changed} drafts have new budgets. Nothing is committed until they start."
     )
-    answer = JSONResponse({"next": "/portfolio"}, headers=answers.HEADERS)
-    answers.leave_message(request, answer, told)
+    answer = JSONResponse({"next": "/portfolio"}, headers=responses.HEADERS)
+    responses.leave_message(request, answer, told)
     return answer
 
 
@@ -184,10 +185,10 @@ async def _answered(request: Request, work: Callable[[JsonObject], JsonObject]) 
         asked = await request.json()
         if not isinstance(asked, dict):
             raise InvalidArgumentError("body", "...", "an object")
-        return JSONResponse(await asyncio.to_thread(work, asked), headers=answers.HEADERS)
+        return JSONResponse(await asyncio.to_thread(work, asked), headers=responses.HEADERS)
     except (ValueError, TypeError, AttributeError) as error:  # also every refusal of the solver
         told = str(error) if isinstance(error, DeniableError) else "That is not a portfolio."
-        return JSONResponse({"wrong": told[:600]}, 422, answers.HEADERS)
+        return JSONResponse({"wrong": told[:600]}, 422, responses.HEADERS)
 
 
 def _quick(asked: JsonObject) -> JsonObject:

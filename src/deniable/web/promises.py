@@ -10,12 +10,12 @@ from starlette.responses import Response
 
 from deniable.audit.save import can_print
 from deniable.documents import rendering
+from deniable.documents.assembly import CHECKING, KINDS
 from deniable.documents.kinds import AUDIT, SIGNING
-from deniable.documents.making import CHECKING, KINDS
 from deniable.errors import UnknownNameError
 from deniable.service.http.auth import service_of
 from deniable.storage.commitments import actor_in_words, current_actor
-from deniable.web import answers, ledger_view
+from deniable.web import ledger_view, responses
 from deniable.web.access import AuditSubmission, PrivacySubmission, Reader
 
 router = APIRouter(prefix="/ledger", include_in_schema=False)
@@ -41,7 +41,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
     sections = [section for section in made.sections if section.title not in ON_PAPER_ONLY]
     annex = next(place for place, section in enumerate(sections) if section.annex)
     audits, _ = service.ledger.page(experiment=key, kinds=("audit",), limit=1)
-    return answers.show(
+    return responses.show(
         request,
         "promise.html",
         viewer,
@@ -63,14 +63,14 @@ async def audit(request: Request, key: str, form: AuditSubmission) -> Response:
     """Audit now, and enter the verdict into the ledger."""
     found = await asyncio.to_thread(service_of(request).audits.run, key, record=True)
     place = f"/ledger/promises/{found.promise.name}#audit"
-    return answers.redirect(request, place, found.verdict, "good" if found.sound else "bad")
+    return responses.redirect(request, place, found.verdict, "good" if found.sound else "bad")
 
 
 @router.get("/promises/{key}/audit")
 def audit_page(request: Request, viewer: Reader, key: str) -> Response:
     """A full audit, made now, check by check; nothing is recorded."""
     found = service_of(request).audits.run(key)
-    return answers.show(request, "audit.html", viewer, found=found, key=key)
+    return responses.show(request, "audit.html", viewer, found=found, key=key)
 
 
 @router.post("/promises/{key}/documents")
@@ -85,7 +85,7 @@ async def issue(request: Request, key: str, form: PrivacySubmission) -> Response
     )
     place = f"/ledger/promises/{issued.experiment}#documents"
     told = f"Issued {issued.number}: {KINDS[issued.kind][0].lower()}, entry {issued.seq} of the ledger."
-    return answers.redirect(request, place, told)
+    return responses.redirect(request, place, told)
 
 
 @router.get("/documents/{name}")
@@ -104,7 +104,7 @@ def document(request: Request, viewer: Reader, name: str) -> Response:
             body = rendering.pdf(made, issued.issued_at)
     else:
         body = (rendering.html(made) if ending == "html" else rendering.markdown(made)).encode()
-    headers = dict(answers.HEADERS)
+    headers = dict(responses.HEADERS)
     if ending == "html" and request.query_params.get("view") == "yes":
         style = rendering.style_source(made)
         headers["Content-Security-Policy"] = (

@@ -18,16 +18,16 @@ from deniable import _numbers
 from deniable._types import JsonObject
 from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
 from deniable.service import passwords
-from deniable.service.firm import LONGEST_NAME
 from deniable.service.http.auth import Service, authenticator_of, service_of
 from deniable.service.http.messages import Problem
+from deniable.service.limits import LONGEST_FIRM_NAME
 from deniable.service.people import INVITE_HOURS
 from deniable.service.service import Deniable
 from deniable.service.sessions import token_hash
 from deniable.service.webhook import secret_of
 from deniable.storage.commitments import actor_in_words
 from deniable.storage.records import ROLES, SCOPES, Scope, User, UserRole
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.access import (
     Form,
     PrivacySubmission,
@@ -78,8 +78,8 @@ async def change_password(request: Request, form: ReaderSubmission) -> Response:
         refusal = f"The new password is too easy to guess: use {passwords.ALLOWED}."
         return await _again(request, form, {"new": refusal})
     except DeniableError as error:
-        return await _again(request, form, {"old": answers.in_words(error)})
-    return answers.redirect(request, "/settings", "Your password is changed.")
+        return await _again(request, form, {"old": responses.error_sentence(error)})
+    return responses.redirect(request, "/settings", "Your password is changed.")
 
 
 @router.post("/sessions/end")
@@ -90,7 +90,7 @@ def end_session(request: Request, form: ReaderSubmission, service: Service) -> R
     if wanted not in own and not form.viewer.may("admin"):
         raise UnknownNameError("session", "...")  # also where somebody else has it
     service.sessions.end(wanted)
-    return answers.redirect(request, "/settings", "That session is ended.")
+    return responses.redirect(request, "/settings", "That session is ended.")
 
 
 @router.post("/people")
@@ -102,9 +102,9 @@ def invite(request: Request, form: Submission, service: Service) -> Response:
             form.text("name"), cast(UserRole, role) if role else None
         )
     except DeniableError as error:
-        wrong = answers.beside(error, {"name": "name", "role": "role"}, "name")
+        wrong = responses.field_errors(error, {"name": "name", "role": "role"}, "name")
         return _page(request, form.viewer, "invite", wrong, form)
-    link = answers.here(request) + invitation.path
+    link = responses.service_address(request) + invitation.path
     return _page(request, form.viewer, invitation=invitation, link=link)
 
 
@@ -115,9 +115,9 @@ def change_role(request: Request, form: Submission, service: Service) -> Respons
     try:
         user = service.people.set_role(name, cast(UserRole, form.text("role")))
     except DeniableError as error:
-        return answers.redirect(request, "/settings", answers.in_words(error), "bad")
+        return responses.redirect(request, "/settings", responses.error_sentence(error), "bad")
     told = f"{user.name} is now {user.role.replace('-', ' ')}."
-    return answers.redirect(request, "/settings", told)
+    return responses.redirect(request, "/settings", told)
 
 
 @router.post("/people/{act}")
@@ -129,8 +129,8 @@ def act(request: Request, form: Submission, service: Service, act: str) -> Respo
     try:
         do(service, name)
     except DeniableError as error:
-        return answers.redirect(request, "/settings", answers.in_words(error), "bad")
-    return answers.redirect(request, "/settings", f"{name} {told}.")
+        return responses.redirect(request, "/settings", responses.error_sentence(error), "bad")
+    return responses.redirect(request, "/settings", f"{name} {told}.")
 
 
 @router.post("/keys")
@@ -141,7 +141,7 @@ def create_key(request: Request, form: Submission, service: Service) -> Response
             form.text("label"), cast(list[Scope], form.texts("scope"))
         )
     except DeniableError as error:
-        wrong = answers.beside(error, {"label": "label", "scopes": "scope"}, "label")
+        wrong = responses.field_errors(error, {"label": "label", "scopes": "scope"}, "label")
         return _page(request, form.viewer, "key", wrong, form)
     return _page(request, form.viewer, secret=secret, key=key)
 
@@ -152,9 +152,9 @@ def revoke_key(request: Request, form: Submission, service: Service) -> Response
     try:
         key = service.keys.revoke(form.text("key"))
     except DeniableError as error:
-        return answers.redirect(request, "/settings", answers.in_words(error), "bad")
+        return responses.redirect(request, "/settings", responses.error_sentence(error), "bad")
     authenticator_of(request).forget()
-    return answers.redirect(request, "/settings", f"The API key {key.label} is revoked.")
+    return responses.redirect(request, "/settings", f"The API key {key.label} is revoked.")
 
 
 @router.post("/firm")
@@ -169,9 +169,9 @@ def firm(request: Request, form: PrivacySubmission, service: Service) -> Respons
             approve_erasure=form.text("approve_erasure") == "yes",
         )
     except DeniableError as error:
-        wrong = answers.beside(error, {"name": "firm_name", "start_above": "start_above"})
+        wrong = responses.field_errors(error, {"name": "firm_name", "start_above": "start_above"})
         return _page(request, form.viewer, "firm", wrong, form)
-    return answers.redirect(request, "/settings", "The firm’s settings are saved.")
+    return responses.redirect(request, "/settings", "The firm’s settings are saved.")
 
 
 @router.post("/approvals")
@@ -181,10 +181,10 @@ def answer_request(request: Request, form: PrivacySubmission, service: Service) 
     try:
         answered = service.approvals.answer(form.text("request"), grant=grant)
     except DeniableError as error:
-        return answers.redirect(request, "/settings", answers.in_words(error), "bad")
+        return responses.redirect(request, "/settings", responses.error_sentence(error), "bad")
     who = actor_in_words(answered.asked_by) or "whoever asked"
     told = f"Granted: {who} can do it now, within a day." if grant else "Refused."
-    return answers.redirect(request, "/settings", told)
+    return responses.redirect(request, "/settings", told)
 
 
 def _other(form: Form, act: str) -> str:
@@ -229,7 +229,7 @@ def _page(
     oversees = viewer.may("privacy")
     everybody = service.people.all() if oversees else []
     mine = [] if viewer.session is None else service.sessions.of(viewer.session)
-    return answers.show(
+    return responses.show(
         request,
         "settings.html",
         viewer,
@@ -247,7 +247,7 @@ def _page(
         invite_hours=INVITE_HOURS,
         shortest=passwords.SHORTEST,
         longest=passwords.LONGEST,
-        longest_name=LONGEST_NAME,
+        longest_name=LONGEST_FIRM_NAME,
         wrong=wrong or {},
         given={
             "name": "" if form is None else form.text("name"),

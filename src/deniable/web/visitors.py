@@ -9,13 +9,14 @@ from dataclasses import asdict
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from deniable._formatting import whole
 from deniable.errors import ApprovalNeededError, InvalidArgumentError
 from deniable.service.http.auth import service_of
-from deniable.service.jobs import LONGEST_NAME, checked_visitor
+from deniable.service.jobs import checked_visitor
+from deniable.service.limits import LONGEST_NAME
 from deniable.storage.erasure import Erasure
-from deniable.web import answers
+from deniable.web import responses
 from deniable.web.access import Form, Officer, PrivacySubmission, Viewer
-from deniable.web.wording import whole
 
 router = APIRouter(prefix="/ledger/visitors", include_in_schema=False)
 
@@ -36,7 +37,10 @@ async def look_up(request: Request, form: PrivacySubmission) -> Response:
     found = await asyncio.to_thread(service_of(request).visitors.stored, visitor)
     if form.text("as") == "json":
         body = json.dumps([asdict(line) for line in found], default=str, indent=2)
-        headers = {**answers.HEADERS, "Content-Disposition": 'attachment; filename="visitor.json"'}
+        headers = {
+            **responses.HEADERS,
+            "Content-Disposition": 'attachment; filename="visitor.json"',
+        }
         return Response(body, headers=headers, media_type="application/json")
     return _page(request, form.viewer, visitor=visitor, found=found)
 
@@ -46,12 +50,14 @@ async def erase(request: Request, form: PrivacySubmission) -> Response:
     """Forget a visitor in every experiment."""
     visitor = _visitor(form)
     if visitor is None or form.text("sure") != "yes":
-        return answers.redirect(request, "/ledger/visitors", "Nothing was erased.", "note")
+        return responses.redirect(request, "/ledger/visitors", "Nothing was erased.", "note")
     try:
         done = await asyncio.to_thread(service_of(request).visitors.erase, [visitor])
     except ApprovalNeededError as error:
-        return answers.redirect(request, "/ledger/visitors", answers.in_words(error), "note")
-    return answers.redirect(request, "/ledger/visitors", _told(done))
+        return responses.redirect(
+            request, "/ledger/visitors", responses.error_sentence(error), "note"
+        )
+    return responses.redirect(request, "/ledger/visitors", _told(done))
 
 
 def _visitor(form: Form) -> str | None:
@@ -78,6 +84,6 @@ def _told(done: Erasure) -> str:
 
 def _page(request: Request, viewer: Viewer, **more: object) -> Response:
     values = {"visitor": "", "found": None, "wrong": "", **more}
-    return answers.show(
+    return responses.show(
         request, "visitors.html", viewer, status=422 if values["wrong"] else 200, **values
     )

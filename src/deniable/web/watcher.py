@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from deniable.analysis.history import sample_now
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.result_health import Health, mismatch_chance
 from deniable.errors import DeniableError
-from deniable.service.result_health import DrawCheck, ResultHealth
 from deniable.service.service import Deniable
 from deniable.storage import times
-from deniable.storage.counts import MOST_SAMPLES, Sample
+from deniable.storage.counts import MOST_SAMPLES
 from deniable.storage.listing import Search
 from deniable.storage.records import Experiment
-from deniable.web.standing import Standing
 
 _log = logging.getLogger("deniable.web")
 
@@ -29,41 +29,10 @@ CHECK_SECONDS = 60
 CHECKS_AT_ONCE = 4
 SAMPLES_AT_ONCE = 20
 MANY = 200
-"""Experiments; the standing of more is not counted for every page."""
+"""Experiments; the counters of more are not read for every page."""
 MOST_COUNTED = 10_000
 FEW = 500
 """Decisions; a check of fewer is made again at once."""
-SUSPICIOUS = 1e-6
-"""A mismatch less likely than this by chance is told as an alert; 200 experiments checked each
-minute for ten years then raise some false alarms, not one a day."""
-
-
-@dataclass(frozen=True)
-class Health:
-    """What a spot check found.
-
-    Attributes:
-        check: its figures.
-        chance: that so large a mismatch between shown arms and tables comes by chance, at most.
-        checked_at: when.
-        learned: draws by table, delays, drift and novelty.
-    """
-
-    check: DrawCheck
-    chance: float
-    checked_at: datetime
-    learned: ResultHealth | None = None
-
-    @property
-    def as_designed(self) -> bool:
-        """Whether the arms come in the designed proportions."""
-        by_table = self.learned is None or self.learned.as_designed
-        return self.chance >= SUSPICIOUS and by_table
-
-    @property
-    def rewarded_share(self) -> float | None:
-        """Share of the decisions that had a response, success or not."""
-        return self.check.rewarded / self.check.decisions if self.check.decisions else None
 
 
 class Watcher(threading.Thread):
@@ -81,7 +50,7 @@ class Watcher(threading.Thread):
         self._service = service
         self._ended = threading.Event()
         self.health: dict[str, Health] = {}
-        self._standings: list[Standing] | None = None
+        self._leaderboards: list[Leaderboard] | None = None
 
     def run(self) -> None:
         """See threading.Thread."""
@@ -105,28 +74,28 @@ class Watcher(threading.Thread):
         self._sample(live)
         return live
 
-    def standings(self) -> list[Standing] | None:
-        """Where everything stands that runs or is paused.
+    def leaderboards(self) -> list[Leaderboard] | None:
+        """The leaderboards of what runs or is paused.
 
-        Of very many as the last look found it; None before the first one, which takes a while.
+        Of very many as the last look found them; None before the first one, which takes a while.
         """
         totals = self._service.experiments.totals()
         if totals.get("running", 0) + totals.get("paused", 0) <= MANY:
             return self._counted(None)
-        return self._standings
+        return self._leaderboards
 
-    def _counted(self, live: list[Experiment] | None) -> list[Standing]:
+    def _counted(self, live: list[Experiment] | None) -> list[Leaderboard]:
         if live is None:
             search = Search(statuses=("running", "paused"), limit=MOST_COUNTED)
             live = list(self._service.experiments.find(search).experiments)
         counts = self._service.experiments.all_counts(live)
-        return [Standing(experiment, counts[experiment.key]) for experiment in live]
+        return [Leaderboard(experiment, counts[experiment.key]) for experiment in live]
 
     def look(self) -> None:
         """Take the samples that are due, and check what was not checked for longest."""
         live = self.sample()
         if len(live) > MANY:
-            self._standings = self._counted(live)
+            self._leaderboards = self._counted(live)
         now = datetime.now(UTC)
         due = [e for e in live if self._checked_seconds_ago(e, now) >= CHECK_SECONDS]
         due.sort(key=lambda e: -self._checked_seconds_ago(e, now))
@@ -154,38 +123,10 @@ class Watcher(threading.Thread):
         counts = self._service.experiments.all_counts([e for _, _, e in due]) if due else {}
         samples = []
         for _, count, experiment in due:
-            standing = Standing(experiment, counts[experiment.key])
-            if standing.visitors:
-                samples.append((experiment, sample_of(standing, times.as_datetime(moment))))
+            board = Leaderboard(experiment, counts[experiment.key])
+            if board.visitors:
+                samples.append((experiment, sample_now(board, times.as_datetime(moment))))
             if count > MOST_SAMPLES:
                 self._service.experiments.thin_samples(experiment)
         if samples:
             self._service.experiments.add_samples(samples)
-
-
-def sample_of(standing: Standing, moment: datetime) -> Sample:
-    """The totals of an experiment now."""
-    shows = tuple(int(n) for n in standing.shows.sum(axis=0))
-    clicks = tuple(int(n) for n in standing.clicks.sum(axis=0))
-    return Sample(moment, shows, clicks, standing.lost)
-
-
-def mismatch_chance(check: DrawCheck) -> float:
-    """A bound on the probability of so uneven arms, were they drawn from their tables.
-
-    For each arm the shown count is a sum of independent draws of known probabilities; Bernstein's
-    inequality bounds its tail by ``2 exp(-d^2 / (2 variance + 2 d / 3))`` with d the distance from
-    its mean, whatever the sample's size. The smallest is multiplied by the number of arms.
-
-    >>> check = DrawCheck(100, 0, shown=(80, 20), expected=(50.0, 50.0), variance=(25.0, 25.0))
-    >>> f"{mismatch_chance(check):.1e}"
-    '1.0e-05'
-    """
-    smallest = 1.0
-    for shown, expected, variance in zip(check.shown, check.expected, check.variance, strict=True):
-        distance = abs(shown - expected)
-        if distance > 0:
-            smallest = min(
-                smallest, 2 * math.exp(-(distance**2) / (2 * variance + 2 * distance / 3))
-            )
-    return min(1.0, smallest * len(check.shown))

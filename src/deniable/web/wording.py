@@ -1,4 +1,4 @@
-"""Numbers, times and budgets as people read them: the templates' filters."""
+"""Times, budgets, roles and events as people read them: the templates' filters."""
 
 from __future__ import annotations
 
@@ -8,66 +8,19 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from fractions import Fraction
 
+from deniable._formatting import (
+    chance,
+    duration,
+    in_nats,
+    nats,
+    percent,
+    signed_percent,
+    whole,
+)
 from deniable.documents import words
 from deniable.errors import NANO
 from deniable.storage.commitments import actor_in_words
 from deniable.storage.records import SCOPES, Commitment, Scope
-
-
-def whole(value: float) -> str:
-    """A count.
-
-    >>> whole(1234567)
-    '1,234,567'
-    """
-    return f"{value:,.0f}"
-
-
-def percent(share: float | None, digits: int = 1) -> str:
-    """A share.
-
-    >>> percent(0.1234), percent(None)
-    ('12.3%', 'none yet')
-    """
-    return "none yet" if share is None or math.isnan(share) else f"{share * 100:.{digits}f}%"
-
-
-def signed_percent(share: float) -> str:
-    """A change.
-
-    >>> signed_percent(0.1234), signed_percent(-0.5)
-    ('+12.3%', '−50.0%')
-    """
-    return ("+" if share >= 0 else "−") + percent(abs(share))
-
-
-def chance(probability: float) -> str:
-    """A probability that is never told as certain.
-
-    >>> chance(0.9999), chance(0.42), chance(0.0)
-    ('over 99%', '42%', 'under 1%')
-    """
-    if probability > 0.99:
-        return "over 99%"
-    return "under 1%" if probability < 0.01 else percent(probability, 0)
-
-
-def nats(budget: float) -> str:
-    """A budget, as short as it can be told.
-
-    >>> nats(1.0), nats(0.25), nats(1 / 3)
-    ('1', '0.25', '0.3333')
-    """
-    return f"{budget:,.4g}" if abs(budget) < 1e4 else whole(budget)
-
-
-def in_nats(budget: float) -> str:
-    """A budget with its unit.
-
-    >>> in_nats(1.0), in_nats(0.5)
-    ('1 nat', '0.5 nats')
-    """
-    return f"{nats(budget)} nat{'' if budget == 1 else 's'}"
 
 
 def factor(budget: float) -> str:
@@ -102,20 +55,6 @@ def severity(budget: float) -> str:
 
 def _after(budget: float) -> Fraction:
     return words.highest(Fraction(1, 5), math.ceil(budget * NANO))
-
-
-def duration(seconds: float) -> str:
-    """A span of time in its largest fitting unit.
-
-    >>> duration(0.2), duration(90), duration(86_400), duration(10 * 86_400)
-    ('under a second', '90 seconds', '24 hours', '10 days')
-    """
-    if seconds < 1:
-        return "under a second"
-    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)):
-        if seconds >= 2 * size or size == 1:
-            return f"{seconds / size:,.3g} {unit}"
-    raise AssertionError("a second is the smallest unit")
 
 
 def moment(time: datetime | None) -> str:

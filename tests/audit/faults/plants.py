@@ -21,7 +21,7 @@ from tests.audit.recipes import MakeTable, publishes
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.tables import Row, Table, thresholds
 from deniable.service import batch, experiment_state, jobs
-from deniable.service.batch import ENTROPY, MARK_BYTES, Batch
+from deniable.service.batch import ENTROPY, MARK_BYTES, JobBatch
 from deniable.service.drafts import NewArm
 from deniable.service.experiment_state import ExperimentState, system_bytes
 from deniable.service.http import decide_routes, metrics
@@ -32,7 +32,7 @@ from deniable.service.jobs import checked_segment
 from deniable.storage import account, promises, sqlite
 from deniable.storage.records import Decision, Role
 from deniable.storage.schema import experiments
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 from deniable.strategies.rules import Counts
 
 SPACE = 2**64
@@ -96,9 +96,9 @@ def _lying_excess(patch: Patch) -> None:
 
 def _lying_rows(patch: Patch) -> None:
     """One visitor in twenty is answered the segment's best arm, and another one is stored."""
-    real = Batch.decide
+    real = JobBatch.decide
 
-    def decide(self: Batch, state: ExperimentState, jobs: Sequence[Any]) -> None:
+    def decide(self: JobBatch, state: ExperimentState, jobs: Sequence[Any]) -> None:
         before = len(self.answers)
         real(self, state, jobs)
         for place in range(before, len(self.answers)):
@@ -110,7 +110,7 @@ def _lying_rows(patch: Patch) -> None:
             ]
             self.answers[place] = (job, changed)
 
-    patch.setattr(Batch, "decide", decide)
+    patch.setattr(JobBatch, "decide", decide)
 
 
 def _fresh_draws(patch: Patch) -> None:
@@ -216,20 +216,20 @@ def _in_ids(patch: Patch) -> None:
 
 
 def _in_logs(patch: Patch) -> None:
-    real = Batch.decide
+    real = JobBatch.decide
 
-    def decide(self: Batch, state: ExperimentState, jobs: Sequence[Any]) -> None:
+    def decide(self: JobBatch, state: ExperimentState, jobs: Sequence[Any]) -> None:
         logging.getLogger("deniable").debug("deciding for %s", [job.segments for job in jobs])
         real(self, state, jobs)
 
-    patch.setattr(Batch, "decide", decide)
+    patch.setattr(JobBatch, "decide", decide)
 
 
 def _in_metrics(patch: Patch) -> None:
     seen: set[str] = set()
-    real, exposition = Batch.decide, metrics.Tally.exposition
+    real, exposition = JobBatch.decide, metrics.Tally.exposition
 
-    def decide(self: Batch, state: ExperimentState, jobs: Sequence[Any]) -> None:
+    def decide(self: JobBatch, state: ExperimentState, jobs: Sequence[Any]) -> None:
         seen.update(str(segment) for job in jobs for segment in job.segments)
         real(self, state, jobs)
 
@@ -237,7 +237,7 @@ def _in_metrics(patch: Patch) -> None:
         lines = "".join(f'deniable_decisions{{segment="{one}"}} 1\n' for one in sorted(seen))
         return exposition(self) + lines.encode()
 
-    patch.setattr(Batch, "decide", decide)
+    patch.setattr(JobBatch, "decide", decide)
     patch.setattr(metrics.Tally, "exposition", exposed)
 
 
@@ -246,16 +246,16 @@ def _seeded(patch: Patch) -> None:
 
 
 def _early_answers(patch: Patch) -> None:
-    real = Batch.store
+    real = JobBatch.store
 
-    def store(self: Batch) -> Any:
+    def store(self: JobBatch) -> Any:
         for job, answers in self.answers:
             job.answers = answers
             job.done(job)
             job.done = lambda _job: None
         return real(self)
 
-    patch.setattr(Batch, "store", store)
+    patch.setattr(JobBatch, "store", store)
 
 
 def _synchronous(value: str) -> Callable[[Patch], None]:
@@ -311,14 +311,14 @@ def _edited(world: World) -> None:
 
 
 def _slower(patch: Patch) -> None:
-    real = Batch.decide
+    real = JobBatch.decide
 
-    def decide(self: Batch, state: ExperimentState, jobs: Sequence[Any]) -> None:
+    def decide(self: JobBatch, state: ExperimentState, jobs: Sequence[Any]) -> None:
         if any(segment == SEGMENTS[1] for job in jobs for segment in job.segments):
             time.sleep(0.002)
         real(self, state, jobs)
 
-    patch.setattr(Batch, "decide", decide)
+    patch.setattr(JobBatch, "decide", decide)
 
 
 _EXACT = ("audit experiment", "audit firm", "audit live", "audit log")

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
-from deniable.service.batch import Batch
+from deniable.service.batch import JobBatch
 from deniable.service.http.app import Options
 from deniable.service.http.logs import JsonFormatter
 from deniable.service.service import open as open_service
@@ -144,9 +144,9 @@ def test_the_comparison_has_teeth(
     tmp_path: Path, log_lines: _Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that stores only the counters it touched betrays how many segments a batch had."""
-    padded = Batch._padded_counts
+    padded = JobBatch._padded_counts
     monkeypatch.setattr(
-        Batch,
+        JobBatch,
         "_padded_counts",
         lambda batch, writer: (count for count in padded(batch, writer) if any(count[7:])),
     )

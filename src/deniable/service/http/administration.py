@@ -1,7 +1,7 @@
-"""Every route besides decide and reward. Each is one call of the in-process service.
+"""Every route besides decide, reward and plan. Each is one call of the in-process service.
 
 Experiments, the budget and API keys come first, then the ledger, erasure, retention and exports; audits
-(scratch copies for canaries, and the ledger as a log); plans; scores for the strategy "gate".
+(scratch copies for canaries, and the ledger as a log); scores for the strategy "gate".
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
 from starlette.background import BackgroundTask
 
 from deniable._types import JsonObject
+from deniable.analysis.result_records import Results
+from deniable.analysis.summary import ExperimentSummary
 from deniable.errors import InvalidArgumentError
-from deniable.expectations.prior import HETEROGENEITY, LIFT
-from deniable.planning.plan import Plan, plan
-from deniable.service.drafts import MAX_ARMS, MAX_BUDGET, MAX_SEGMENTS
 from deniable.service.http import models
 from deniable.service.http.auth import Service, authenticator_of, require
 from deniable.service.http.decide_routes import EXPERIMENT_KEY, SCRATCH_KEY
 from deniable.service.http.messages import MEDIA_TYPE
-from deniable.service.http.models import Budget
-from deniable.service.result_records import Results
-from deniable.service.scores import LARGEST_SCORE, checked_scores
+from deniable.service.limits import (
+    LARGEST_SCORE,
+    LONGEST_EXPERIMENT_KEY,
+)
+from deniable.service.scores import checked_scores
 from deniable.storage.records import Metric, Scope
 
 
@@ -41,18 +42,18 @@ def problems(*statuses: int) -> dict[int | str, JsonObject]:
     }
 
 
-def _router(scope: Scope) -> APIRouter:
+def scoped_router(scope: Scope) -> APIRouter:
     """Create a router for callers with this scope."""
     needed = [Depends(require(scope))]
     return APIRouter(prefix="/v1", tags=[scope], dependencies=needed, responses=problems())
 
 
-read, draft, run = _router("read"), _router("draft"), _router("run")
-privacy, admin = _router("privacy"), _router("admin")
-audit, plans, scores = _router("audit"), _router("read"), _router("scores")
-ROUTERS = (read, draft, run, privacy, admin, audit, plans, scores)
+read, draft, run = scoped_router("read"), scoped_router("draft"), scoped_router("run")
+privacy, admin = scoped_router("privacy"), scoped_router("admin")
+audit, scores = scoped_router("audit"), scoped_router("scores")
+ROUTERS = (read, draft, run, privacy, admin, audit, scores)
 
-ExperimentKey = Annotated[str, Path(pattern=EXPERIMENT_KEY, max_length=128)]
+ExperimentKey = Annotated[str, Path(pattern=EXPERIMENT_KEY, max_length=LONGEST_EXPERIMENT_KEY)]
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 
 
@@ -113,6 +114,15 @@ def counts(service: Service, key: ExperimentKey) -> list[models.CellReply]:
 def results(service: Service, key: ExperimentKey) -> Results:
     """What an experiment has learned, valid at any look. Private: never hand this to a watcher."""
     return service.experiments.results(key)
+
+
+@read.get("/experiments/{key}/summary", responses=problems(404))
+def summary(service: Service, key: ExperimentKey) -> ExperimentSummary:
+    """Where an experiment stands: leaderboard, rates and risk by segment, totals over time.
+
+    Segments with few visitors are left out. Private: never hand this to a watcher.
+    """
+    return service.experiments.summary(key)
 
 
 @draft.put("/experiments/{key}", responses=problems(404, 409))
@@ -312,7 +322,12 @@ def remove_scratch(service: Service, scratch: ScratchKey) -> models.ScratchEndRe
 def ledger_log(
     service: Service,
     experiment: Annotated[
-        str | None, Query(pattern=EXPERIMENT_KEY, max_length=128, description="Open only this one.")
+        str | None,
+        Query(
+            pattern=EXPERIMENT_KEY,
+            max_length=LONGEST_EXPERIMENT_KEY,
+            description="Open only this one.",
+        ),
     ] = None,
     ending: Annotated[
         Literal["parquet", "csv", "csv.gz", "jsonl", "jsonl.gz"], Query(alias="format")
@@ -322,57 +337,6 @@ def ledger_log(
     return _download(
         f"{experiment or 'ledger'}-log.{ending}",
         lambda path: service.ledger.export_log(path, experiment=experiment),
-    )
-
-
-# -- plans -----------------------------------------------------------------------------------------
-
-Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
-Inside = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False, strict=True)]
-
-
-class PlanRequest(BaseModel):
-    """An experiment to plan. With a base rate, the plan has expected results in addition to bounds."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    arms: Annotated[int, Field(ge=2, le=MAX_ARMS, strict=True)]
-    visitors: Annotated[int, Field(ge=1, le=10**12, strict=True)]
-    segments: Annotated[int | None, Field(ge=1, le=MAX_SEGMENTS, strict=True)] = None
-    shares: Annotated[list[Probability] | None, Field(min_length=1, max_length=MAX_SEGMENTS)] = None
-    prior: Probability = 0.2
-    budget: Budget | None = None
-    max_belief: Probability | None = None
-    trace_budget: (
-        Annotated[float, Field(ge=0.001, le=MAX_BUDGET, allow_inf_nan=False, strict=True)] | None
-    ) = None
-    base_rate: Inside | None = None
-    lift: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)] = LIFT
-    heterogeneity: Probability = HETEROGENEITY
-    per_day: Annotated[float, Field(ge=1, le=1e12, allow_inf_nan=False, strict=True)] | None = None
-
-
-@plans.post("/plan")
-def make_plan(wanted: PlanRequest) -> Plan:
-    """Plan the privacy budget of an experiment. Nothing is stored.
-
-    Nothing is simulated either. If no precomputed expectation exists (segments of different sizes,
-    a trace budget), `expected.note` says what is left out.
-    """
-    return plan(
-        n_arms=wanted.arms,
-        horizon=wanted.visitors,
-        n_segments=wanted.segments,
-        shares=wanted.shares,
-        prior=wanted.prior,
-        budget=wanted.budget,
-        max_belief=wanted.max_belief,
-        trace_budget=wanted.trace_budget,
-        base_rate=wanted.base_rate,
-        lift=wanted.lift,
-        heterogeneity=wanted.heterogeneity,
-        per_day=wanted.per_day,
-        simulate=False,
     )
 
 

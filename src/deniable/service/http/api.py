@@ -18,6 +18,7 @@ from deniable.service.http import (
     administration,
     metrics,
     ofrep,
+    plan_routes,
 )
 from deniable.service.http.auth import Authenticator, Service, require
 from deniable.service.http.decide_routes import (
@@ -29,6 +30,7 @@ from deniable.service.http.decide_routes import (
 )
 from deniable.service.http.messages import MEDIA_TYPE, Limits, Problem, parse_object, problem_of
 from deniable.service.http.models import HealthReply, ProblemReply
+from deniable.service.limits import LONGEST_EXPERIMENT_KEY, LONGEST_NAME
 from deniable.service.service import Deniable
 
 _KEY = {
@@ -36,7 +38,7 @@ _KEY = {
     "in": "path",
     "required": True,
     "description": "The experiment's key.",
-    "schema": {"type": "string", "pattern": EXPERIMENT_KEY, "maxLength": 128},
+    "schema": {"type": "string", "pattern": EXPERIMENT_KEY, "maxLength": LONGEST_EXPERIMENT_KEY},
 }
 _OFREP_CONTEXT = {
     "type": "object",
@@ -49,10 +51,10 @@ _OFREP_CONTEXT = {
                 "targetingKey": {
                     "type": "string",
                     "minLength": 1,
-                    "maxLength": 512,
+                    "maxLength": LONGEST_NAME,
                     "pattern": NOT_BLANK,
                 },
-                "segment": {"type": ["string", "null"], "maxLength": 512},
+                "segment": {"type": ["string", "null"], "maxLength": LONGEST_NAME},
             },
         }
     },
@@ -118,7 +120,7 @@ def make_api(
     api.state.authenticator = authenticator
     api.state.tally = tally
     api.state.readiness = Readiness(service)
-    for router in (operation, flags, *administration.ROUTERS, *extra_routers):
+    for router in (operation, flags, *administration.ROUTERS, plan_routes.router, *extra_routers):
         # Not included: FastAPI makes included routes a second time at the first request, all of them.
         api.router.routes.extend(router.routes)
     api.add_exception_handler(DeniableError, _told)

@@ -38,7 +38,7 @@ from deniable.service.http.messages import (
 from deniable.service.http.metrics import ROUTES
 from deniable.service.http.ofrep import context_of, evaluation
 from deniable.service.ids import INVISIBLE
-from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
+from deniable.service.limits import LARGEST_REWARD, LONGEST_NAME
 from deniable.service.writer import AsyncDecisions
 from deniable.storage.records import SCRATCH_PREFIX, Decision
 from deniable.storage.records import Scope as KeyScope

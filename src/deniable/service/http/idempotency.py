@@ -14,7 +14,7 @@ import orjson
 
 from deniable.service.http.messages import Message, Problem, Send, json_answer, send_answer
 from deniable.service.service import Deniable
-from deniable.storage.replies import StoredReply
+from deniable.storage.idempotency import StoredReply
 
 LONGEST_KEY = 200
 REPLAYED = (b"idempotency-replayed", b"true")

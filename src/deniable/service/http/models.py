@@ -15,21 +15,29 @@ from pydantic.fields import FieldInfo
 from deniable._types import JsonObject
 from deniable.errors import NANO
 from deniable.privacy.tables import decoded_table
-from deniable.service.drafts import (
+from deniable.service.drafts import NewArm
+from deniable.service.http.decide_routes import EXPERIMENT_KEY, NOT_BLANK
+from deniable.service.limits import (
+    LARGEST_REWARD,
+    LONGEST_ARM_LABEL,
+    LONGEST_EXPERIMENT_KEY,
+    LONGEST_KEY_LABEL,
+    LONGEST_NAME,
+    LONGEST_REASON,
     MAX_ARMS,
     MAX_BUDGET,
     MAX_DAYS,
     MAX_HOLDOUT,
     MAX_LABEL,
     MAX_METRICS,
+    MAX_NANO,
     MAX_NOTE,
+    MAX_PLANNED_VISITORS,
     MAX_SECONDS,
     MAX_SEGMENTS,
     MAX_TAGS,
-    NewArm,
+    MOST_ERASED,
 )
-from deniable.service.http.decide_routes import EXPERIMENT_KEY, NOT_BLANK
-from deniable.service.jobs import LARGEST_REWARD, LONGEST_NAME
 from deniable.storage.records import (
     MICRO,
     SCOPES,
@@ -43,9 +51,9 @@ from deniable.storage.records import (
 )
 from deniable.strategies import DEFAULT_STRATEGY
 
-Key = Annotated[str, Field(pattern=EXPERIMENT_KEY, max_length=128)]
+Key = Annotated[str, Field(pattern=EXPERIMENT_KEY, max_length=LONGEST_EXPERIMENT_KEY)]
 Budget = Annotated[float, Field(ge=0, le=MAX_BUDGET, allow_inf_nan=False, strict=True)]
-SegmentName = Annotated[str, Field(min_length=1, max_length=128)]
+SegmentName = Annotated[str, Field(min_length=1, max_length=LONGEST_EXPERIMENT_KEY)]
 VisitorId = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NOT_BLANK)]
 
 
@@ -71,9 +79,9 @@ class _Request(BaseModel):
 class FirmRequest(_Request):
     """The firm's budget: a maximum in any window."""
 
-    budget: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False, strict=True)]
+    budget: Annotated[float, Field(ge=0, le=MAX_NANO / NANO, allow_inf_nan=False, strict=True)]
     window_days: Annotated[int, Field(ge=1, le=MAX_DAYS, strict=True)] = 90
-    reason: Annotated[str, Field(max_length=500)] = ""
+    reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
     days: Annotated[
         float | None,
         Field(gt=0, le=MAX_DAYS, allow_inf_nan=False, strict=True),
@@ -85,7 +93,7 @@ class ArmRequest(_Request):
     """An arm of a new experiment, or one to add to a running one."""
 
     key: Key
-    label: Annotated[str, Field(max_length=500)] = ""
+    label: Annotated[str, Field(max_length=LONGEST_ARM_LABEL)] = ""
     budget: Budget | None = None
 
     def new_arm(self) -> NewArm:
@@ -127,7 +135,9 @@ class ExperimentRequest(_Request):
     strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
     across_time: Annotated[bool, Field(strict=True)] = False
     trace_budget: Budget | None = None
-    planned_visitors: Annotated[int, Field(ge=1, le=10**15, strict=True)] | None = None
+    planned_visitors: Annotated[int, Field(ge=1, le=MAX_PLANNED_VISITORS, strict=True)] | None = (
+        None
+    )
     layer: Key | None = None
     group: Annotated[Key | None, _deprecated("use `layer`")] = None
     holdout: Annotated[float, Field(ge=0, le=MAX_HOLDOUT, allow_inf_nan=False)] = 0.0
@@ -140,15 +150,14 @@ class DraftRequest(_Request):
     """Changes to a draft. Only given members change; `null` removes a setting."""
 
     arms: Arms = []
-    segments: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=128)]],
-        Field(min_length=1, max_length=MAX_SEGMENTS),
-    ] = []
+    segments: Annotated[list[SegmentName], Field(min_length=1, max_length=MAX_SEGMENTS)] = []
     budget: Budget | None = None
     strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
     across_time: Annotated[bool, Field(strict=True)] = False
     trace_budget: Budget | None = None
-    planned_visitors: Annotated[int, Field(ge=1, le=10**15, strict=True)] | None = None
+    planned_visitors: Annotated[int, Field(ge=1, le=MAX_PLANNED_VISITORS, strict=True)] | None = (
+        None
+    )
     layer: Key | None = None
     holdout: Annotated[float, Field(ge=0, le=MAX_HOLDOUT, allow_inf_nan=False)] = 0.0
     default_arm: Key | None = None
@@ -198,14 +207,14 @@ class SegmentRequest(_Request):
 class KeyRequest(_Request):
     """A new API key."""
 
-    label: Annotated[str, Field(min_length=1, max_length=200)]
+    label: Annotated[str, Field(min_length=1, max_length=LONGEST_KEY_LABEL)]
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(SCOPES))]
 
 
 class ErasureRequest(_Request):
     """Visitors to erase."""
 
-    visitors: Annotated[list[VisitorId], Field(min_length=1, max_length=1_000)]
+    visitors: Annotated[list[VisitorId], Field(min_length=1, max_length=MOST_ERASED)]
 
 
 class PurgeRequest(_Request):

@@ -12,7 +12,8 @@ import orjson
 
 from deniable._types import JsonObject
 from deniable.service.http.messages import Problem
-from deniable.service.jobs import LONGEST_NAME, checked_segment
+from deniable.service.jobs import checked_segment
+from deniable.service.limits import LONGEST_NAME
 from deniable.storage.records import Decision
 
 REASON = "SPLIT"

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from deniable.storage.chain import GENESIS, commitment_hash, reward_commitment, reward_hash
+from deniable.storage.chain import GENESIS, commitment_hash, reward_hash, reward_salted_hash
 
 revision = "0004"
 down_revision = "0003"
@@ -165,7 +165,7 @@ def _rebuild_rewards(connection: sa.Connection) -> None:
             made = []
             for experiment, decision, given, at, salt in page:
                 seq, value = seq + 1, given * _MILLION
-                committed = reward_commitment(salt, 0, value)
+                committed = reward_salted_hash(salt, 0, value)
                 head = reward_hash(head, experiment, decision, 0, at, writer, seq, committed)
                 made.append((experiment, decision, 0, value, at, writer, seq, head))
             _insert_rewards(connection, made)

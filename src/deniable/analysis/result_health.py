@@ -9,32 +9,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
 from sqlalchemy import Connection, func, select
 
+from deniable.analysis.evidence import (
+    USUAL_VISITORS,
+    CounterCache,
+    Evidence,
+    evidence_of,
+    first_state,
+)
+from deniable.analysis.result_records import unit_of
+from deniable.analysis.results import ALPHA, guardrails_of
+from deniable.analysis.small_cells import visible_segments
 from deniable.inference.e_values import draw_evidence
 from deniable.inference.health import drift, sample_ratios
 from deniable.inference.intervals import of_sums
 from deniable.inference.state import update_all
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import decoded_table
-from deniable.service.evidence import (
-    USUAL_VISITORS,
-    CounterCache,
-    Evidence,
-    evidence_of,
-    first_state,
-    told_positions,
-)
-from deniable.service.result_records import unit_of
-from deniable.service.results import ALPHA, guardrails_of
 from deniable.storage import experiments, times
 from deniable.storage.records import MICRO, Experiment, Role
 from deniable.storage.schema import counters, decisions, rewards
 
 SUSPICIOUS = 1e-6
-"""A mismatch less likely than this by chance is reported; experiments are checked every minute."""
+"""A mismatch less likely than this by chance is reported; 200 experiments checked each minute for ten
+years then raise some false alarms, not one a day."""
 
 DRIFT_ALPHA = 0.01
 EARLY_PART = 0.2
@@ -121,7 +123,7 @@ def _drifted(evidence: Evidence) -> list[str]:
     if len(used) < 2:
         return []
     found = drift([batch for batch, _ in used])
-    visible = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    visible = visible_segments(evidence.all_shows, [arm.active for arm in experiment.arms])
     if not found.alarm(DRIFT_ALPHA):
         return []
     if found.segment not in visible:
@@ -156,7 +158,7 @@ def _novelty(evidence: Evidence) -> list[str]:
         ends.append(of_sums(between, state.planned_between, state.rate, each, -1.0, exact=False))
     early, later = ends
     apart = early.ready & later.ready & ((early.low > later.high) | (early.high < later.low))
-    visible = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    visible = visible_segments(evidence.all_shows, [arm.active for arm in experiment.arms])
     unit = unit_of(experiment.metrics[0].cap)
     return [
         f"The lift of {names[pairs[row][1]]} for {experiment.segments[j]} was "
@@ -240,3 +242,52 @@ def draw_check(connection: Connection, experiment: Experiment) -> DrawCheck:
             expected[arm] += count * chance
             variance[arm] += count * chance * (1 - chance)
     return DrawCheck(sum(shown), rewarded, tuple(shown), tuple(expected), tuple(variance))
+
+
+def mismatch_chance(check: DrawCheck) -> float:
+    """A bound on the probability of so uneven arms, were they drawn from their tables.
+
+    For each arm the shown count is a sum of independent draws of known probabilities; Bernstein's
+    inequality bounds its tail by ``2 exp(-d^2 / (2 variance + 2 d / 3))`` with d the distance from
+    its mean, whatever the sample's size. The smallest is multiplied by the number of arms.
+
+    >>> check = DrawCheck(100, 0, shown=(80, 20), expected=(50.0, 50.0), variance=(25.0, 25.0))
+    >>> f"{mismatch_chance(check):.1e}"
+    '1.0e-05'
+    """
+    smallest = 1.0
+    for shown, expected, variance in zip(check.shown, check.expected, check.variance, strict=True):
+        distance = abs(shown - expected)
+        if distance > 0:
+            smallest = min(
+                smallest, 2 * math.exp(-(distance**2) / (2 * variance + 2 * distance / 3))
+            )
+    return min(1.0, smallest * len(check.shown))
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a spot check found.
+
+    Attributes:
+        check: its figures.
+        chance: that so large a mismatch between shown arms and tables comes by chance, at most.
+        checked_at: when.
+        learned: draws by table, delays, drift and novelty.
+    """
+
+    check: DrawCheck
+    chance: float
+    checked_at: datetime
+    learned: ResultHealth | None = None
+
+    @property
+    def as_designed(self) -> bool:
+        """Whether the arms come in the designed proportions."""
+        by_table = self.learned is None or self.learned.as_designed
+        return self.chance >= SUSPICIOUS and by_table
+
+    @property
+    def rewarded_share(self) -> float | None:
+        """Share of the decisions that had a response, success or not."""
+        return self.check.rewarded / self.check.decisions if self.check.decisions else None

@@ -1,4 +1,7 @@
-"""What the table in force risks for each segment, the cap on it, and when the cap is reached."""
+"""What the table in force risks for each segment, the cap on it, and when the cap is reached.
+
+Only segments that the small-cell rule allows are told apart.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from deniable.analysis.leaderboard import Leaderboard
 from deniable.errors import NANO
 from deniable.privacy.tables import Row, Table, decoded_table
-from deniable.service.evidence import told_positions
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.strategies import STRATEGIES, table_rules
-from deniable.web.standing import Standing
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,10 @@ class SegmentRisk:
         risk: of its row of the table in force, in nats.
         cap: the budget.
         random_share: how often that visitor gets a random arm.
-        binds_at: the clock at which the risk reaches the cap.
-        expected: when that will be at the pace so far; None where it has been, or cannot be told.
+        binds_at: the clock at which the risk reaches the cap; None if no clock says that.
+        reached: whether the cap is reached.
+        expected: when it will be at the pace so far; None where it has been, or cannot be told.
+        when: the same in words.
     """
 
     segment: str
@@ -37,25 +41,22 @@ class SegmentRisk:
     cap: float
     random_share: float
     binds_at: float | None
+    reached: bool
     expected: datetime | None
-
-    @property
-    def bound(self) -> bool:
-        """Whether the cap is reached."""
-        return self.binds_at is not None and self.visitors + 1 >= self.binds_at
+    when: str
 
 
-def random_share(standing: Standing, published: PublishedTable | None) -> float:
+def random_share(board: Leaderboard, published: PublishedTable | None) -> float:
     """The share of the next visitors whose arm does not depend on the segment, as the table says.
 
     A row is a mixture of the zero row and something that depends on the segment; the largest possible
     part of the zero row in it is the smallest ratio of their entries.
     """
-    experiment = standing.experiment
+    experiment = board.experiment
     if experiment.status != "running" or experiment.exhausted or published is None:
         return 1.0
     table = decoded_table(published.rows, len(experiment.arms))
-    visitors = standing.shows.sum(axis=1)
+    visitors = board.shows.sum(axis=1)
     shares = np.array([*(_zero_part(row, table.zero) for row in table.rows), 1.0])
     weights = visitors if visitors.sum() else np.append(np.ones(len(visitors) - 1), 0.0)
     return float((shares * weights).sum() / weights.sum())
@@ -90,20 +91,15 @@ def binds_at(experiment: Experiment) -> float | None:
     return None if strategy is None else strategy(len(odds), alike).binds_at
 
 
-def told_segments(standing: Standing) -> list[int]:
-    """Positions of the segments whose figures may be shown."""
-    return told_positions(standing.shows, [arm.active for arm in standing.experiment.arms])
-
-
 def segment_risks(
-    standing: Standing, published: PublishedTable, now: datetime | None = None
+    board: Leaderboard, published: PublishedTable, now: datetime | None = None
 ) -> list[SegmentRisk]:
     """The segments that may be told apart, as the table in force serves them."""
-    table = decoded_table(published.rows, len(standing.experiment.arms))
-    names = standing.experiment.segments
+    table = decoded_table(published.rows, len(board.experiment.arms))
+    names = board.experiment.segments
     return [
-        _risk(standing, names[i], int(standing.shows[i].sum()), table.rows[i], table, now)
-        for i in told_segments(standing)
+        _risk(board, names[i], int(board.shows[i].sum()), table.rows[i], table, now)
+        for i in board.visible
     ]
 
 
@@ -127,18 +123,19 @@ def _bound(strategy: str, arms: int, visitors: int, budget: float, segments: int
 
 
 def _risk(
-    standing: Standing, name: str, visitors: int, row: Row, table: Table, now: datetime | None
+    board: Leaderboard, name: str, visitors: int, row: Row, table: Table, now: datetime | None
 ) -> SegmentRisk:
-    experiment = standing.experiment
+    experiment, now = board.experiment, now or datetime.now(UTC)
     symmetric = table_rules()[experiment.strategy].band(experiment.budgets) is not None
     binds = binds_at(experiment)
+    reached = binds is not None and visitors + 1 >= binds
     expected = None
     waits = binds is not None and 10 <= visitors < binds - 1
     if binds is not None and waits and experiment.status == "running" and experiment.started_at:
-        so_far = (now or datetime.now(UTC)) - experiment.started_at
+        so_far = now - experiment.started_at
         factor = (binds - 1 - visitors) / visitors
         if factor * so_far.total_seconds() < 100 * 366 * 86_400:
-            expected = (now or datetime.now(UTC)) + so_far * factor
+            expected = now + so_far * factor
     return SegmentRisk(
         segment=name,
         visitors=visitors,
@@ -146,22 +143,22 @@ def _risk(
         cap=experiment.budget,
         random_share=_zero_part(row, table.zero),
         binds_at=binds,
+        reached=reached,
         expected=expected,
+        when=_when(binds, reached, None if expected is None else expected - now),
     )
 
 
-def waiting_words(risk: SegmentRisk, now: datetime | None = None) -> str:
+def _when(binds: float | None, reached: bool, wait: timedelta | None) -> str:
     """The moment a segment's budget binds, in words."""
-    if risk.binds_at is None:
+    if binds is None:
         return "whenever it learns something"
-    if risk.binds_at <= 1:
+    if binds <= 1:
         return "from the first visitor"
-    if risk.bound:
-        return f"since visitor {risk.binds_at:,.0f}"
-    words = f"at visitor {risk.binds_at:,.0f}" if risk.binds_at < 1e15 else "practically never"
-    if risk.expected is None:
-        return words
-    return f"{words}, at this pace {_away(risk.expected - (now or datetime.now(UTC)))}"
+    if reached:
+        return f"since visitor {binds:,.0f}"
+    words = f"at visitor {binds:,.0f}" if binds < 1e15 else "practically never"
+    return words if wait is None else f"{words}, at this pace {_away(wait)}"
 
 
 def _away(wait: timedelta) -> str:

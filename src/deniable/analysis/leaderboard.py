@@ -1,4 +1,4 @@
-"""Where an experiment stands, from its counters alone: arms compared, clicks won and lost.
+"""The leaderboard of an experiment, from its counters alone: arms compared, clicks won and lost.
 
 Visitors of different segments see the arms in different proportions, so an arm's plain click rate
 flatters whichever arm is shown to eager segments. Arms are compared as if everybody had been shown
@@ -16,7 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.storage.records import Arm, Cell, Experiment
+from deniable.analysis.small_cells import visible_segments
+from deniable.storage.records import Cell, Experiment
 
 PRIOR_VISITORS = 2.0
 DRAWS = 4_000
@@ -25,11 +26,13 @@ MOST_CELLS = 300
 
 
 @dataclass(frozen=True)
-class ArmStanding:
+class LeaderboardRow:
     """One arm against the others.
 
     Attributes:
-        arm: which.
+        arm: its key.
+        label: its name for people.
+        active: whether it is on.
         shows: how often it was shown.
         clicks: how often that was a success.
         rate: its success rate if everybody had been shown it, as estimated.
@@ -38,7 +41,9 @@ class ArmStanding:
         best_chance: probability that its rate is the largest of the arms that are on.
     """
 
-    arm: Arm
+    arm: str
+    label: str
+    active: bool
     shows: int
     clicks: int
     rate: float
@@ -47,7 +52,7 @@ class ArmStanding:
     best_chance: float
 
 
-class Standing:
+class Leaderboard:
     """The counters of one experiment as arrays: a row for each segment, the last for unlisted ones.
 
     Args:
@@ -68,14 +73,19 @@ class Standing:
         return int(self.shows.sum())
 
     @cached_property
-    def successes(self) -> int:
+    def total_clicks(self) -> int:
         """All clicks."""
         return int(self.clicks.sum())
 
     @property
-    def success_rate(self) -> float | None:
+    def click_rate(self) -> float | None:
         """Clicks per visitor; None before the first."""
-        return self.successes / self.visitors if self.visitors else None
+        return self.total_clicks / self.visitors if self.visitors else None
+
+    @cached_property
+    def visible(self) -> list[int]:
+        """Positions of the segments whose figures may be shown."""
+        return visible_segments(self.shows, self._on.tolist())
 
     @property
     def lost(self) -> float:
@@ -99,11 +109,11 @@ class Standing:
     @property
     def gain_over_random(self) -> float | None:
         """Clicks won over random arms, as a share of theirs; None while there is too little."""
-        if self.visitors < 100 or self.successes < 10:
+        if self.visitors < 100 or self.total_clicks < 10:
             return None
-        return self.successes / self.random_clicks - 1
+        return self.total_clicks / self.random_clicks - 1
 
-    def leaderboard(self) -> list[ArmStanding]:
+    def rows(self) -> list[LeaderboardRow]:
         """The arms, best first."""
         posterior = self._drawn_rates()
         low, high = (_quantile(posterior, share) for share in (0.025, 0.975))
@@ -111,8 +121,10 @@ class Standing:
         winners = np.bincount(contending.argmax(axis=1), minlength=len(self._on)) / len(posterior)
         rates = posterior.mean(axis=0)
         found = [
-            ArmStanding(
-                arm,
+            LeaderboardRow(
+                arm.key,
+                arm.label,
+                arm.active,
                 int(self.shows[:, i].sum()),
                 int(self.clicks[:, i].sum()),
                 float(rates[i]),
@@ -122,10 +134,10 @@ class Standing:
             )
             for i, arm in enumerate(self.experiment.arms)
         ]
-        return sorted(found, key=lambda one: (-one.arm.active, -one.best_chance, -one.rate))
+        return sorted(found, key=lambda one: (-one.active, -one.best_chance, -one.rate))
 
     def _prior(self) -> tuple[float, float]:
-        average = (self.successes + 1) / (self.visitors + 2)
+        average = (self.total_clicks + 1) / (self.visitors + 2)
         return PRIOR_VISITORS * average, PRIOR_VISITORS * (1 - average)
 
     def _rates(self) -> FloatArray:

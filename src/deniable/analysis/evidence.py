@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from deniable._validation import FloatArray
-from deniable.inference.state import Batch, State, new_state, update, update_all
+from deniable.inference.state import State, VisitorBatch, new_state, update, update_all
 from deniable.privacy.serving import SPACE
 from deniable.storage import commitments, experiments, times
 from deniable.storage.counts import counters_by_table, result_counts
@@ -85,17 +85,17 @@ class Evidence:
     waiting: int
     older: int
 
-    def batches(self, metric: int = 0) -> list[Batch]:
+    def batches(self, metric: int = 0) -> list[VisitorBatch]:
         """Return one batch per settled table, in the order of the decisions."""
         parts = (self.probabilities, self.shows, self.rewards[metric], self.squares[metric])
-        return [Batch(*part) for part in zip(*parts, strict=True)]
+        return [VisitorBatch(*part) for part in zip(*parts, strict=True)]
 
     def state(self, metric: int = 0, pairs: list[tuple[int, int]] | None = None) -> State:
         """Return the complete inference state, with the table in force as the latest."""
         sums = (self.probabilities, self.shows, self.rewards[metric], self.squares[metric])
         state = update_all(first_state(self, pairs), *sums)
         nobody = np.zeros(self.in_force.shape)
-        return update(state, Batch(self.in_force, nobody, nobody))
+        return update(state, VisitorBatch(self.in_force, nobody, nobody))
 
     def holdout_state(self, metric: int = 0) -> State:
         """Compare held-out visitors with members: two arms with fixed probabilities in one segment."""
@@ -272,30 +272,3 @@ def _possible_squares(shows: FloatArray, rewards: FloatArray, squares: FloatArra
     with np.errstate(invalid="ignore", divide="ignore"):
         least = np.where(shows > 0, rewards * rewards / shows, 0.0)
     return np.clip(squares, np.minimum(least, rewards), rewards)
-
-
-# -- which segments may be shown separately --------------------------------------------------------
-
-SMALLEST_CELL = 30
-"""Minimum visitors of one segment shown one arm; smaller figures are not published."""
-
-
-def told_positions(shows: FloatArray, active: Sequence[bool]) -> list[int]:
-    """Return the indices of the segments whose figures may be shown.
-
-    Those are the ones with enough visitors of every active arm. If only one segment would be hidden, the
-    next smallest is hidden too, so that its figures cannot be computed as the difference from a total.
-
-    Args:
-        shows: by segment and arm; the last row is for unlisted segments, (J + 1, K).
-        active: whether each arm is on.
-
-    >>> told_positions(np.array([[90.0, 90], [80, 80], [50, 9], [0, 0]]), [True, True])
-    [0]
-    """
-    smallest = shows[:-1, np.asarray(active)].min(axis=1)
-    visible = [i for i in range(len(smallest)) if smallest[i] >= SMALLEST_CELL]
-    unlisted = 0 < shows[-1].sum() < SMALLEST_CELL
-    if visible and len(smallest) - len(visible) + unlisted == 1:
-        visible.remove(min(visible, key=lambda i: float(shows[i].sum())))
-    return visible

@@ -21,7 +21,7 @@ _HALVINGS = 26
 
 
 @dataclass(frozen=True)
-class Sketch:
+class SampledLosses:
     """Sampled budgets of each cell and the loss there, shape (cells, samples); cells by unit."""
 
     unit: IntArray
@@ -36,7 +36,7 @@ class Sketch:
         at_left: FloatArray,
         budget: FloatArray,
         gain: FloatArray,
-    ) -> Sketch:
+    ) -> SampledLosses:
         """Build it from sampled gains by the trapezoidal rule, with the loss at each cell's left end."""
         budget = np.concatenate([left[:, None], budget[:, 1:]], axis=1)
         fall = np.diff(budget, axis=1) * (gain[:, 1:] + gain[:, :-1]) / 2
@@ -46,8 +46,8 @@ class Sketch:
         order = np.argsort(unit, kind="stable")
         return cls(unit[order], budget[order], loss[order])
 
-    def up_to(self, high: FloatArray, pieces: Pieces) -> Sketch:
-        """Return the sketch of units with narrower ends, including the ends of their pieces."""
+    def up_to(self, high: FloatArray, pieces: Pieces) -> SampledLosses:
+        """Return the samples of units with narrower ends, including the ends of their pieces."""
         within = self.budget <= high[self.unit][:, None]
         ends = np.stack([pieces.left, pieces.right], axis=1)
         losses = np.stack([pieces.left_value, pieces.right_value], axis=1)
@@ -55,13 +55,13 @@ class Sketch:
         wide[-1] = 1  # repeat the left end to the number of samples, then the right end
         unit = np.concatenate([self.unit, pieces.unit])
         order = np.argsort(unit, kind="stable")
-        return Sketch(
+        return SampledLosses(
             unit[order],
             np.concatenate([self.budget, ends[:, wide]])[order],
             np.concatenate([np.where(within, self.loss, np.inf), losses[:, wide]])[order],
         )
 
-    def price(self, available: float) -> float:
+    def initial_price(self, available: float) -> float:
         """Return the approximate price at which demand equals the budget; 0 if everything fits."""
         first = np.flatnonzero(np.append(True, np.diff(self.unit) != 0))
         counts = np.diff(np.append(first, self.unit.size))

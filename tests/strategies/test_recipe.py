@@ -9,7 +9,7 @@ import pytest
 from deniable.errors import NANO
 from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import Row, Table
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 
 BUDGETS = (NANO, NANO, NANO)
 

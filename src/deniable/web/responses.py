@@ -93,7 +93,7 @@ def environment() -> Environment:
     )
     made.globals.update(asset=static.address, navigation=NAVIGATION, signed=rendering.SIGNED)
     made.globals["draft"] = rendering.DRAFT
-    made.filters.update(wording.FILTERS, glossed=glossed)
+    made.filters.update(wording.FILTERS, with_glossary=with_glossary)
     made.tests["kind"] = rendering.is_kind
     return made
 
@@ -108,7 +108,7 @@ def _compiled_templates() -> FileSystemBytecodeCache | None:
     return FileSystemBytecodeCache(str(folder))
 
 
-def seen(request: Request) -> None:
+def mark_active(request: Request) -> None:
     """Note that somebody looks: the demo's visitors come while somebody does."""
     request.app.state.seen_at = time.monotonic()
 
@@ -136,7 +136,7 @@ def show(
         status: the HTTP status.
         values: what the template fills in.
     """
-    seen(request)
+    mark_active(request)
     messages = _messages(request)
     html = rendered(
         template,
@@ -181,7 +181,7 @@ def leave_message(
     set_cookie(request, answer, MESSAGE_COOKIE, signed, 60)
 
 
-def here(request: Request) -> str:
+def service_address(request: Request) -> str:
     """The address of the service, as whoever asks knows it."""
     scheme = "https" if _encrypted(request) else "http"
     return f"{scheme}://{request.url.netloc}"
@@ -212,12 +212,12 @@ def _messages(request: Request) -> list[tuple[str, str]]:
 # -- refusals, in the words of the form ---------------------------------------------------------------
 
 
-def in_words(error: DeniableError) -> str:
+def error_sentence(error: DeniableError) -> str:
     """A refusal as a sentence; it does not repeat what was typed."""
     return capitalised(problem_of(error).detail) + "."
 
 
-def beside(
+def field_errors(
     error: DeniableError, names: Mapping[str, str], otherwise: str = "form"
 ) -> dict[str, str]:
     """A refusal by the field that it stands beside.
@@ -227,12 +227,12 @@ def beside(
         names: the field of each argument.
         otherwise: where all other refusals stand.
 
-    >>> beside(InvalidArgumentError("window_days", 0, "1 to 3650"), {"window_days": "days"})
+    >>> field_errors(InvalidArgumentError("window_days", 0, "1 to 3650"), {"window_days": "days"})
     {'days': 'Expected 1 to 3650.'}
     """
     field = names.get(error.argument) if isinstance(error, InvalidArgumentError) else None
     if field is None or not isinstance(error, InvalidArgumentError):
-        return {otherwise: in_words(error)}
+        return {otherwise: error_sentence(error)}
     return {field: f"Expected {error.allowed}."}
 
 
@@ -256,16 +256,17 @@ TERMS: dict[str, str] = {
 _FOUND = re.compile(rf"\b({'|'.join(TERMS)})(s?)\b")
 
 
-def glossed(text: str, prefix: str) -> Markup:
+def with_glossary(text: str, prefix: str) -> Markup:
     """A sentence in which the first of each word can be pointed at; everything else is escaped.
 
     Args:
         text: plain text.
         prefix: begins the ids, which must be unique on a page.
 
-    >>> print(glossed("a < b", "x"))
+    >>> print(with_glossary("a < b", "x"))
     a &lt; b
-    >>> "odds" in glossed("The odds of odds.", "x"), glossed("odds odds", "x").count("tooltip")
+    >>> told = with_glossary("The odds of odds.", "x")
+    >>> "odds" in told, told.count("tooltip")
     (True, 1)
     """
     return Markup("").join(_parts(text, prefix))

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from deniable._types import Record
+from deniable.analysis.evidence import Evidence, first_state
+from deniable.analysis.result_records import Results
+from deniable.analysis.results import ALPHA, results_of
+from deniable.analysis.small_cells import visible_segments
 from deniable.inference.intervals import Intervals, combine, of_sums, segment_shares
 from deniable.inference.state import State, update_all
-from deniable.service.evidence import Evidence, first_state, told_positions
-from deniable.service.result_records import Results
-from deniable.service.results import ALPHA, results_of
 
 MOST_POINTS = 40
 """Maximum points per curve; tables in between are skipped."""
@@ -24,7 +25,7 @@ MOST_SEGMENTS = 6
 
 
 @dataclass(frozen=True)
-class ResultFigures:
+class ResultHistory:
     """Records for charts; lifts in percentage points if rewards are shares, else in the metric's unit.
 
     Attributes:
@@ -42,13 +43,13 @@ class ResultFigures:
     places: tuple[str | None, ...]
 
 
-def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigures:
+def result_history(evidence: Evidence, results: Results | None = None) -> ResultHistory:
     """Return all records for charts of an experiment's results."""
     experiment = evidence.experiment
     names = [arm.key for arm in experiment.arms]
     default = names.index(experiment.default_arm)
     pairs = [(default, arm) for arm in range(len(names)) if arm != default]
-    visible = told_positions(evidence.all_shows, [arm.active for arm in experiment.arms])
+    visible = visible_segments(evidence.all_shows, [arm.active for arm in experiment.arms])
     n_pairs = len(names) * (len(names) - 1) // 2
     n_shown = n_pairs * (len(experiment.segments) + (len(experiment.segments) > 1))
     each = ALPHA / len(experiment.metrics) / n_shown
@@ -73,7 +74,7 @@ def figures_of(evidence: Evidence, results: Results | None = None) -> ResultFigu
     places: list[str | None] = [None] if len(experiment.segments) > 1 else []
     places += [experiment.segments[j] for j in sorted(largest)]
     drawn = {record["segment"] for record in lifts}
-    return ResultFigures(
+    return ResultHistory(
         results=results_of(evidence) if results is None else results,
         arms=tuple(names),
         lifts=tuple(lifts),

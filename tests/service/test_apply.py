@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deniable.cli import main
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.composition import nano_down
-from deniable.service.declared import Difference, compare
+from deniable.service.apply import Difference, compare
 from deniable.service.firm_file import nats, written
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service

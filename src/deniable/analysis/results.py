@@ -17,14 +17,8 @@ from fractions import Fraction
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.inference.intervals import Comparisons, compare, segment_shares
-from deniable.inference.off_policy import Value, arm_values
-from deniable.inference.state import State
-from deniable.inference.verdict import Choice, Lift, Verdict, verdict
-from deniable.inference.words import Unit, keeping, sentences
-from deniable.privacy.serving import SPACE
-from deniable.service.evidence import Evidence, told_positions
-from deniable.service.result_records import (
+from deniable.analysis.evidence import Evidence
+from deniable.analysis.result_records import (
     ChoiceResult,
     Difference,
     Estimate,
@@ -35,9 +29,16 @@ from deniable.service.result_records import (
     SegmentResult,
     unit_of,
 )
+from deniable.analysis.small_cells import visible_segments
+from deniable.inference.intervals import Comparisons, compare, segment_shares
+from deniable.inference.off_policy import Value, arm_values
+from deniable.inference.state import State
+from deniable.inference.verdict import Choice, Lift, Verdict, verdict
+from deniable.inference.words import Unit, keeping, sentences
+from deniable.privacy.serving import SPACE
 from deniable.storage import times
 from deniable.storage.records import MICRO, Experiment, Metric, Status
-from deniable.strategies.making import Recipe
+from deniable.strategies.recipe import Recipe
 
 ALPHA = 0.05
 LEAST_SECONDS = 3_600
@@ -49,7 +50,7 @@ def results_of(evidence: Evidence) -> Results:
     experiment = evidence.experiment
     metric = experiment.metrics[0]
     alpha = ALPHA / len(experiment.metrics)
-    visible = set(told_positions(evidence.all_shows, [arm.active for arm in experiment.arms]))
+    visible = set(visible_segments(evidence.all_shows, [arm.active for arm in experiment.arms]))
     state = evidence.state()
     names = tuple(arm.key for arm in experiment.arms)
     found = verdict(
@@ -312,7 +313,7 @@ def _at_most(share: float, unit: Unit) -> str:
 def guardrails_of(evidence: Evidence) -> tuple[Guardrail, ...]:
     """Return every metric that does not decide, with its own confidence sequences."""
     experiment = evidence.experiment
-    visible = set(told_positions(evidence.all_shows, [arm.active for arm in experiment.arms]))
+    visible = set(visible_segments(evidence.all_shows, [arm.active for arm in experiment.arms]))
     alpha, n_metrics = ALPHA / len(experiment.metrics), len(experiment.metrics)
     return tuple(_guardrail(evidence, number, alpha, visible) for number in range(1, n_metrics))
 

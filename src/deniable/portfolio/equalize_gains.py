@@ -1,4 +1,4 @@
-"""Polishing: moves the best allocation found to where all free marginal gains are equal.
+"""Equal gains: moves the best allocation found to where all free marginal gains are equal.
 
 The search stops when its gap is small enough, with budgets near the optimum of their pieces. Here
 each unit stays on its piece, and we find the price at which the budget is spent exactly. That price
@@ -20,16 +20,16 @@ _EXACT = 1e-13  # nats: roots to nearly full precision
 _SPENT = 1e-10  # nats: a tenth of a nano-nat is exact enough
 
 
-def polish(known: Demand, best: Best, available: float) -> tuple[Best, float]:
+def equalize_gains(known: Demand, best: Best, available: float) -> tuple[Best, float]:
     """Return the allocation with equal gains on the pieces it uses, and the shadow value.
 
     Args:
         known: the demand of all units, with the roots found by the search.
-        best: the allocation to polish.
+        best: the allocation to improve.
         available: the firm budget in nats.
 
     Returns:
-        The better of the given and the polished allocation, and -d(total loss)/d(firm budget):
+        The better of the given and the moved allocation, and -d(total loss)/d(firm budget):
         0 where budget is left over, and where no unit is between two ends what the next nat
         would save.
     """
@@ -44,7 +44,7 @@ def polish(known: Demand, best: Best, available: float) -> tuple[Best, float]:
         return best, float(gain.min()) if free.any() else _next_gain(pieces, best)
     if inside.any():
         start = max(float(np.median(gain)), 1e-12 * whole)
-        moved, price = _equalize(known, best, inside, available, start)
+        moved, price = _spend_exactly(known, best, inside, available, start)
         odd = np.flatnonzero(free & ~inside)
         if odd.size == 1:
             moved, price = _settle(known, moved, inside, available, price, int(odd[0]))
@@ -66,7 +66,7 @@ def _free(losses: Losses, pieces: Pieces, best: Best) -> tuple[BoolArray, FloatA
     return free, losses.gain(pieces.cell[best.piece[free]], best.budget[free])
 
 
-def _equalize(
+def _spend_exactly(
     known: Demand, best: Best, inside: BoolArray, available: float, price: float
 ) -> tuple[Best, float]:
     """Return budgets of the inside units on their convex pieces, at the price that spends everything."""
@@ -133,7 +133,7 @@ def _settle(
             break
         trial = Best(best.loss, best.budget.copy(), best.piece)
         trial.budget[unit] = there
-        trial, price = _equalize(known, trial, inside, available, price)
+        trial, price = _spend_exactly(known, trial, inside, available, price)
         new_gap = apart(trial, price)
         tried.append((abs(new_gap), price, trial))
         step = -new_gap * (there - here) / (new_gap - gap) if new_gap != gap else 0.0

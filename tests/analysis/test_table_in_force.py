@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from tests.web.making import cells_of, experiment_of, table_of
 
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.segment_risk import segment_risks
+from deniable.analysis.table_in_force import table_in_force
 from deniable.privacy.tables import decoded_table
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.web.experiment import _table
-from deniable.web.risks import segment_risks, waiting_words
-from deniable.web.standing import Standing
 
 SHOWS = [(3000, 3000, 3000), (3000, 3000, 3000), (0, 0, 0)]
 CLICKS = [(900, 300, 300), (300, 900, 300), (0, 0, 0)]
@@ -26,43 +26,43 @@ def made(**more: object) -> tuple[Experiment, PublishedTable]:
 
 def test_shared_and_tailored_parts_add_up() -> None:
     experiment, published = made()
-    shown = _table(experiment, published, None)
+    shown = table_in_force(experiment, published, None)
     table = decoded_table(published.rows, 3)
-    for (name, chances), row in zip(shown["rows"], (*table.rows, table.zero), strict=True):
+    for (name, chances), row in zip(shown.rows, (*table.rows, table.zero), strict=True):
         assert name
         assert [chance for chance, _ in chances] == [entry / 2**64 for entry in row]
         assert all(shared <= chance for chance, shared in chances)
     least = [min(column) / 2**64 for column in zip(*table.rows, strict=True)]
-    assert shown["shared"] == pytest.approx(sum(least))
+    assert shown.shared == pytest.approx(sum(least))
     # Opposite best arms at budget 1: 2/(1 + e) is shared by the best table there is.
-    assert shown["shared"] == pytest.approx(2 / (1 + math.e), abs=0.02)
+    assert shown.shared == pytest.approx(2 / (1 + math.e), abs=0.02)
 
 
 def test_it_says_when_and_why() -> None:
     experiment, published = made()
-    assert _table(experiment, published, None)["why"] == "before the first visitor"
+    assert table_in_force(experiment, published, None).why == "before the first visitor"
     earlier = replace(published, decisions=17_000)
-    assert "from 17,000 to 18,000" in _table(experiment, published, earlier)["why"]
+    assert "from 17,000 to 18,000" in table_in_force(experiment, published, earlier).why
     other = replace(earlier, version=0)
-    assert _table(experiment, published, other)["why"] == "because an arm was switched off"
+    assert table_in_force(experiment, published, other).why == "because an arm was switched off"
     fewer = replace(other, counts=json.dumps({"shows": [[1, 2], [3, 4]]}).encode())
-    assert _table(experiment, published, fewer)["why"] == "because an arm was added"
+    assert table_in_force(experiment, published, fewer).why == "because an arm was added"
 
 
 def test_across_time_it_says_which_phase_it_is_in() -> None:
     experiment, published = made(across_time=True)
-    lottery = _table(experiment, published, None)
-    assert (lottery["lottery"], lottery["settled"]) == (True, False)
-    assert lottery["shared"] == pytest.approx(1)
+    lottery = table_in_force(experiment, published, None)
+    assert (lottery.lottery, lottery.settled) == (True, False)
+    assert lottery.shared == pytest.approx(1)
     settled = replace(published, counts=json.dumps({"floors": [1, 2, 3]}).encode())
-    after = _table(experiment, settled, None)
-    assert (after["lottery"], after["settled"]) == (False, True)
+    after = table_in_force(experiment, settled, None)
+    assert (after.lottery, after.settled) == (False, True)
 
 
 def test_the_risk_of_a_row_is_its_widest_ratio_and_never_above_the_cap() -> None:
     experiment, published = made()
-    standing = Standing(experiment, cells_of(experiment, SHOWS, CLICKS))
-    for risk in segment_risks(standing, published):
+    board = Leaderboard(experiment, cells_of(experiment, SHOWS, CLICKS))
+    for risk in segment_risks(board, published):
         assert 0.9 < risk.risk <= 1.0
-        assert not risk.bound
-        assert waiting_words(risk) == "whenever it learns something"
+        assert not risk.reached
+        assert risk.when == "whenever it learns something"

@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal, Protocol, TypeAlias
 
-from deniable.service.writer import Figures
+from deniable._formatting import in_nats, nats, percent, whole
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.result_health import Health
 from deniable.storage.records import Experiment, Firm
-from deniable.web.answers import MessageKind
-from deniable.web.standing import Standing
-from deniable.web.watcher import Health
-from deniable.web.wording import in_nats, nats, percent, whole
 
 SILENT_AFTER = 1_000
 """Visitors after which missing responses mean something: somebody forgot to send them."""
+
+
+AlertKind: TypeAlias = Literal["bad", "note", "good"]
+
+
+class Figures(Protocol):
+    """What the writer counted since it started."""
+
+    @property
+    def unstored(self) -> int:
+        """Answers that could not be stored."""
+
+    @property
+    def refused(self) -> int:
+        """Requests that were refused because the queue was full."""
 
 
 @dataclass(frozen=True)
@@ -27,25 +41,25 @@ class Alert:
         experiment: the key it is about, if it is about one.
     """
 
-    kind: MessageKind
+    kind: AlertKind
     text: str
     experiment: str | None = None
 
 
 def alerts(
     firm: Firm | None,
-    standings: Sequence[Standing] | None,
+    leaderboards: Sequence[Leaderboard] | None,
     health: Mapping[str, Health],
     figures: Figures,
     now: datetime | None = None,
 ) -> list[Alert]:
-    """All of them; `standings` is None while experiments are looked at for the first time."""
+    """All of them; `leaderboards` is None while experiments are looked at for the first time."""
     found = _of_the_firm(firm, now or datetime.now(UTC)) + _of_the_service(figures)
-    if standings is None:
+    if leaderboards is None:
         words = "The service has just started: its experiments are checked within seconds."
         found.append(Alert("note", words))
-    for standing in standings or ():
-        found += _of_one(standing, health.get(standing.experiment.key))
+    for board in leaderboards or ():
+        found += _of_one(board, health.get(board.experiment.key))
     return sorted(found, key=lambda alert: ("bad", "note", "good").index(alert.kind))
 
 
@@ -81,8 +95,8 @@ def _of_the_service(figures: Figures) -> list[Alert]:
     return found
 
 
-def _of_one(standing: Standing, health: Health | None) -> list[Alert]:
-    experiment = standing.experiment
+def _of_one(board: Leaderboard, health: Health | None) -> list[Alert]:
+    experiment = board.experiment
     key, found = experiment.key, []
     if health is not None and not health.as_designed:
         found.append(
@@ -97,11 +111,11 @@ def _of_one(standing: Standing, health: Health | None) -> list[Alert]:
         found += [Alert("note", f"Guardrail: {text}", key) for text in health.learned.guardrails]
     if experiment.exhausted:
         found.append(Alert("bad", "No budget is left: new visitors get random arms.", key))
-    if standing.visitors >= SILENT_AFTER and standing.successes == 0:
+    if board.visitors >= SILENT_AFTER and board.total_clicks == 0:
         found.append(
             Alert(
                 "bad",
-                f"{whole(standing.visitors)} visitors and not a single success reported.",
+                f"{whole(board.visitors)} visitors and not a single success reported.",
                 key,
             )
         )
@@ -110,7 +124,7 @@ def _of_one(standing: Standing, health: Health | None) -> list[Alert]:
         if rewarded < 0.01:
             told = f"Only {percent(rewarded)} of the decisions have a reported response."
             found.append(Alert("note", told, key))
-    if _planned_is_over(experiment, standing.visitors):
+    if _planned_is_over(experiment, board.visitors):
         found.append(Alert("note", "It has seen as many visitors as planned: time to decide.", key))
     return found
 

@@ -6,8 +6,8 @@ with the usual lift, with the fitted lift, and by what really happened. Each is 
 the clicks that every experiment is expected to gain over budget 0 with its own lift, which is the
 observed one, shrunk by what luck explains.
 
-    python -m deniable.studies.known FILE      # experiment,arm,shows,clicks; or headline tests
-    python -m deniable.studies.known           # ASOS in $DENIABLE_DATA
+    python -m deniable.studies.known_rates FILE      # experiment,arm,shows,clicks; or headline tests
+    python -m deniable.studies.known_rates           # ASOS in $DENIABLE_DATA
 """
 
 from __future__ import annotations

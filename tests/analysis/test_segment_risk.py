@@ -10,28 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.web.making import cells_of, experiment_of, table_of
 
-from deniable.errors import NANO
-from deniable.privacy.tables import dynamic_bonus
-from deniable.service.evidence import SMALLEST_CELL
-from deniable.storage.records import Arm, PublishedTable
-from deniable.strategies.constant import ConstantStrategy
-from deniable.strategies.dynamic import DynamicStrategy
-from deniable.web.risks import (
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.segment_risk import (
     SegmentRisk,
     random_share,
     regret_bound,
     segment_risks,
-    told_segments,
-    waiting_words,
 )
-from deniable.web.standing import Standing
+from deniable.analysis.small_cells import SMALLEST_CELL
+from deniable.errors import NANO
+from deniable.privacy.tables import dynamic_bonus
+from deniable.storage.records import Arm, PublishedTable
+from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.dynamic import DynamicStrategy
 
 NOW = datetime(2026, 1, 12, tzinfo=UTC)
 
 
-def standing(shows: Sequence[tuple[int, ...]], **more: object) -> Standing:
+def board_of(shows: Sequence[tuple[int, ...]], **more: object) -> Leaderboard:
     experiment = experiment_of(n_arms=len(shows[0]), n_segments=len(shows) - 1, **more)  # type: ignore[arg-type]
-    return Standing(experiment, cells_of(experiment, shows, clicked(shows)))
+    return Leaderboard(experiment, cells_of(experiment, shows, clicked(shows)))
 
 
 def clicked(shows: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -39,13 +37,13 @@ def clicked(shows: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return [(count // 2, *(0 for _ in rest)) for count, *rest in shows]
 
 
-def published(found: Standing) -> PublishedTable:
+def published(found: Leaderboard) -> PublishedTable:
     """The table that would be published now."""
     shows = [tuple(map(int, row)) for row in found.shows.tolist()]
     return table_of(found.experiment, shows, clicked(shows))
 
 
-def risks(found: Standing) -> list[SegmentRisk]:
+def risks(found: Leaderboard) -> list[SegmentRisk]:
     return segment_risks(found, published(found), NOW)
 
 
@@ -53,7 +51,7 @@ def risks(found: Standing) -> list[SegmentRisk]:
 @pytest.mark.parametrize("visitors", [60, 200, 5_000, 400_000])
 def test_the_told_risk_is_that_of_the_theory(strategy: str, visitors: int) -> None:
     """What the table's row says, against the strategy's own formulas."""
-    found = standing([(visitors // 2,) * 2, (visitors,) * 2, (0, 0)], strategy=strategy, budget=2.0)
+    found = board_of([(visitors // 2,) * 2, (visitors,) * 2, (0, 0)], strategy=strategy, budget=2.0)
     kind = ConstantStrategy if strategy == "constant" else DynamicStrategy
     theory = kind(2, 2.0)
     risk = risks(found)[0]
@@ -65,21 +63,21 @@ def test_the_told_risk_is_that_of_the_theory(strategy: str, visitors: int) -> No
 
 def test_the_moment_the_cap_binds() -> None:
     """Budget 2 and three arms bind at visitor 587; 10 days brought 400."""
-    found = standing([(134, 133, 133), (300, 300, 300), (0, 0, 0)], budget=2.0)
+    found = board_of([(134, 133, 133), (300, 300, 300), (0, 0, 0)], budget=2.0)
     first, second = risks(found)
-    assert (first.binds_at, first.bound, second.bound) == (587, False, True)
+    assert (first.binds_at, first.reached, second.reached) == (587, False, True)
     assert first.expected == pytest.approx(
         NOW + timedelta(days=10) * (186 / 400), abs=timedelta(hours=1)
     )
-    assert waiting_words(first, NOW) == "at visitor 587, at this pace in about 5 days"
-    assert waiting_words(second, NOW) == "since visitor 587"
-    constant = risks(standing([(50, 50), (50, 50), (0, 0)], strategy="constant"))
-    assert waiting_words(constant[0], NOW) == "from the first visitor"
+    assert first.when == "at visitor 587, at this pace in about 5 days"
+    assert second.when == "since visitor 587"
+    constant = risks(board_of([(50, 50), (50, 50), (0, 0)], strategy="constant"))
+    assert constant[0].when == "from the first visitor"
 
 
 def test_budgets_by_arm_bind_when_their_bonus_does() -> None:
     arms = (Arm("x", "", NANO // 2), Arm("y", "", NANO), Arm("z", "", 2 * NANO))
-    found = standing([(400,) * 3, (50,) * 3, (0, 0, 0)], arms=arms, budget=2.0)
+    found = board_of([(400,) * 3, (50,) * 3, (0, 0, 0)], arms=arms, budget=2.0)
     budgets = found.experiment.budgets
     first, second = risks(found)
     assert first.binds_at == second.binds_at
@@ -93,13 +91,13 @@ def test_budgets_by_arm_bind_when_their_bonus_does() -> None:
 
 def test_what_is_closed_tells_nothing() -> None:
     shows = [(5_000, 5_000), (5_000, 5_000), (0, 0)]
-    open_one = standing(shows)
+    open_one = board_of(shows)
     assert random_share(open_one, published(open_one)) < 0.6
     assert random_share(open_one, None) == 1
     for more in ({"status": "paused"}, {"exhausted": True}, {"budget": 0.0}):
-        closed = standing(shows, **more)
+        closed = board_of(shows, **more)
         assert random_share(closed, published(closed)) == 1
-    unlisted = standing([(0, 0), (0, 0), (900, 100)])
+    unlisted = board_of([(0, 0), (0, 0), (900, 100)])
     assert random_share(unlisted, published(unlisted)) == 1
 
 
@@ -112,8 +110,8 @@ counts = st.lists(
 
 @given(counts)
 def test_no_small_cell_is_told_or_follows_from_what_is_told(shows: list[tuple[int, int]]) -> None:
-    found = standing(shows)
-    told = told_segments(found)
+    found = board_of(shows)
+    told = found.visible
     for position in told:
         assert min(shows[position]) >= SMALLEST_CELL
     # The page also tells the total: what is hidden must not be one small group alone.
@@ -139,18 +137,16 @@ def test_no_small_cell_is_told_or_follows_from_what_is_told(shows: list[tuple[in
     ],
 )
 def test_a_small_group_is_never_hidden_alone(shows: list[tuple[int, int]], told: list[int]) -> None:
-    assert told_segments(standing(shows)) == told
+    assert board_of(shows).visible == told
 
 
 def test_small_cells_of_an_arm_that_is_off_do_not_matter() -> None:
     shows = [(100, 3), (60, 4), (0, 0)]
-    assert told_segments(standing(shows)) == []
+    assert board_of(shows).visible == []
     arms = (Arm("x"), Arm("y", active=False))
     experiment = experiment_of(n_segments=2, arms=arms)
-    assert told_segments(Standing(experiment, cells_of(experiment, shows, clicked(shows)))) == [
-        0,
-        1,
-    ]
+    found = Leaderboard(experiment, cells_of(experiment, shows, clicked(shows)))
+    assert found.visible == [0, 1]
 
 
 def test_the_bound_never_promises_less_than_nothing_or_more_than_everything() -> None:

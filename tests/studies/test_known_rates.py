@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from deniable.expectations.prior import Prior
-from deniable.studies.known import compare, main
+from deniable.studies.known_rates import compare, main
 
 
 def drawn(count: int, seed: int) -> list[dict[str, Any]]:

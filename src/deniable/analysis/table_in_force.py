@@ -1,0 +1,99 @@
+"""The table in force as chances: what all rows share, what is tailored, when and why it came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from deniable.privacy.serving import SPACE
+from deniable.privacy.tables import decoded_table
+from deniable.storage.records import Commitment, Experiment, PublishedTable
+from deniable.strategies import table_rules
+
+MOST_ROWS = 40
+"""Segments that are listed."""
+
+
+@dataclass(frozen=True)
+class TableInForce:
+    """The table that arms of new visitors are drawn from. Private.
+
+    Attributes:
+        number: its number in the experiment.
+        version: of the experiment's arms.
+        published_at: when it came into force.
+        why: the reason, in words; never one visitor.
+        rows: a name and, for each arm, its chance and the part of it that all rows share; the zero
+            row is the last.
+        shared: the sum of the shared parts.
+        lottery: whether everybody still has the same chances, until lowest ones are fixed.
+        settled: whether the lowest chances are fixed for good.
+        unlisted: how many segments are left out of `rows`.
+    """
+
+    number: int
+    version: int
+    published_at: datetime
+    why: str
+    rows: list[tuple[str, list[tuple[float, float]]]]
+    shared: float
+    lottery: bool
+    settled: bool
+    unlisted: int
+
+
+def table_in_force(
+    experiment: Experiment, published: PublishedTable, before: PublishedTable | None
+) -> TableInForce:
+    """Describe a table.
+
+    Args:
+        experiment: whose.
+        published: the table.
+        before: the one that it replaced; None for the first.
+    """
+    table = decoded_table(published.rows, len(experiment.arms))
+    rows = [*zip(experiment.segments, table.rows, strict=True)][:MOST_ROWS]
+    rows.append(("anybody else", table.zero))
+    shared = [min(column) / SPACE for column in zip(*table.rows, table.zero, strict=True)]
+    settled = json.loads(published.counts).get("floors") is not None
+    offered = table_rules()[experiment.strategy].offers_across_time
+    return TableInForce(
+        number=published.number,
+        version=published.version,
+        published_at=published.published_at,
+        why=_why(published, before),
+        rows=[
+            (name, [(entry / SPACE, share) for entry, share in zip(row, shared, strict=True)])
+            for name, row in rows
+        ],
+        shared=sum(shared),
+        lottery=experiment.across_time and not settled and offered,
+        settled=settled,
+        unlisted=max(0, len(experiment.segments) - MOST_ROWS),
+    )
+
+
+def grade_now(experiment: Experiment, events: Sequence[Commitment]) -> str:
+    """What is promised over all versions: weaker where a change of arms made it so."""
+    for event in events:
+        detail = json.loads(event.detail)
+        if detail.get("grade") == "given the time" or detail.get("off"):
+            return "given the time"
+    return table_rules()[experiment.strategy].grade_of(experiment.across_time)
+
+
+def _why(published: PublishedTable, before: PublishedTable | None) -> str:
+    if before is None:
+        return "before the first visitor"
+    if before.version != published.version:
+        more = _arms_of(published) > _arms_of(before)
+        return f"because an arm was {'added' if more else 'switched off'}"
+    return f"because decisions had grown from {before.decisions:,} to {published.decisions:,}"
+
+
+def _arms_of(published: PublishedTable) -> int:
+    """How many arms there were when a table was made, on or off."""
+    return len(json.loads(published.counts)["shows"][0])

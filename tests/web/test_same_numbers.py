@@ -1,0 +1,170 @@
+"""One summary: the page, HTTP and the command line tell the same numbers, and hide the same segments."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from tests.web.site import EXPERIMENT, Site
+
+from deniable._formatting import chance, nats, percent, whole
+from deniable.cli import main
+from deniable.service.service import Deniable
+from deniable.storage.sqlite import SqliteStore
+
+MOMENTS = ("time", "expected", "when", "history")
+"""What goes on while nothing happens: the time, and a stored sample of the same totals."""
+
+
+def rows(html: str) -> list[list[str]]:
+    """The cells of each row of a part of the page, as text."""
+    lines = re.findall(r"<tr[^>]*>(.*?)</tr>", html, re.S)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.S) for line in lines]
+    return [
+        [" ".join(unescape(re.sub(r"<[^>]+>", " ", cell)).split()) for cell in line]
+        for line in cells
+    ]
+
+
+def page(site: Site, key: str) -> dict[str, Any]:
+    with site.signed_in("read") as client:
+        found: dict[str, Any] = client.get(f"/experiments/{key}/live").json()
+    return found
+
+
+def http(site: Site, key: str) -> dict[str, Any]:
+    with site.client() as client:
+        headers = {"authorization": f"Bearer {site.secret('read')}", "accept": "application/json"}
+        found: dict[str, Any] = client.get(f"/v1/experiments/{key}/summary", headers=headers).json()
+    return found
+
+
+def command_line(site: Site, capsys: pytest.CaptureFixture[str], *key: str) -> Any:
+    store = site.service._store
+    assert isinstance(store, SqliteStore)
+    assert main(["status", *key, "--json", "--store", str(store.engine.url)]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def still(found: Any) -> Any:
+    """Without moments."""
+    if isinstance(found, dict):
+        return {name: still(one) for name, one in found.items() if name not in MOMENTS}
+    return [still(one) for one in found] if isinstance(found, list) else found
+
+
+def by_visitors(found: dict[str, Any], name: str) -> dict[int, float]:
+    """A number of the history."""
+    return {one["visitors"]: one[name] for one in found["history"]}
+
+
+def paceless(words: str) -> str:
+    """When a cap is reached, without what changes by the second."""
+    return words.partition(", at this pace")[0]
+
+
+def with_small_segments(service: Deniable, key: str = "uneven") -> None:
+    """Two large segments and two small ones."""
+    segments = ["many", "more", "tiny-one", "tiny-two"]
+    service.experiments.create(key, arms=["a", "b"], segments=segments, budget=1)
+    service.experiments.start(key)
+    visits = [(f"v{i}", segments[i % 2]) for i in range(800)]
+    visits += [(f"w{i}", segments[2 + i % 2]) for i in range(9)]
+    for start in range(0, len(visits), 200):
+        part = visits[start : start + 200]
+        for (_, segment), one in zip(part, service.decide_batch(key, part), strict=True):
+            service.reward(one.id, int((one.arm == "a") == (segment == "many")))
+    service.experiments.publish(key)
+
+
+def test_every_channel_tells_the_same_numbers(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.send_visitors(3_000)
+    site.service.experiments.publish(EXPERIMENT)
+    with_small_segments(site.service)
+    for key in (EXPERIMENT, "uneven"):
+        told, printed, shown = http(site, key), command_line(site, capsys, key), page(site, key)
+        assert still(told) == still(printed["summary"])
+        for name in ("clicks_lost", "regret_bound"):
+            others = by_visitors(printed["summary"], name)
+            assert by_visitors(told, name) == pytest.approx(others, abs=1e-3)  # as samples round
+        parts, charts = shown["parts"], shown["charts"]
+        assert rows(parts["leaderboard"]) == [
+            [
+                one["arm"] + (f" {one['label']}" if one["label"] else ""),
+                whole(one["shows"]),
+                whole(one["clicks"]),
+                percent(one["rate"]),
+                f"{percent(one['low'])} to {percent(one['high'])}",
+                f"{percent(one['best_chance'])} {chance(one['best_chance'])}",
+            ]
+            for one in told["leaderboard"]
+        ]
+        assert [[*row, paceless(when)] for *row, when in rows(parts["risks"])[1:]] == [
+            [
+                one["segment"],
+                whole(one["visitors"]),
+                nats(one["risk"]),
+                nats(one["cap"]),
+                percent(one["random_share"], 0),
+                paceless(one["when"]),
+            ]
+            for one in told["segment_risks"]
+        ]
+        assert rows(parts["segments"])[1:] == [
+            [
+                one["segment"],
+                whole(one["visitors"]),
+                *(
+                    percent(rate) + (" (highest)" if arm == one["best_arm"] else "")
+                    for arm, rate in one["rates"].items()
+                ),
+            ]
+            for one in told["segments"]
+        ]
+        for number in (whole(told["visitors"]), percent(told["click_rate"])):
+            assert number in parts["figures"]
+        assert f">{whole(told['clicks_lost'])}<" in parts["figures"]
+        drawn = rows(charts["regret-chart"]["rows"])
+        assert {(visitors, bound) for visitors, _, bound in drawn} == {
+            (whole(one["visitors"]), whole(one["regret_bound"]))
+            for one in told["history"]
+            if one["visitors"]
+        }
+        assert drawn[0][1] == whole(told["clicks_lost"])
+        last = [one["total"] for one in charts["shows-chart"]["datasets"]["totals"]]
+        assert last[-len(told["leaderboard"]) :] == list(told["history"][-1]["shows"].values())
+
+
+def test_no_channel_tells_small_segments(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    with_small_segments(site.service)
+    told, printed = http(site, "uneven"), command_line(site, capsys, "uneven")
+    assert told["hidden_segments"] == printed["summary"]["hidden_segments"] == 2
+    for found in (told, printed["summary"]):
+        assert [one["segment"] for one in found["segments"]] == ["many", "more"]
+        assert [one["segment"] for one in found["segment_risks"]] == ["many", "more"]
+        assert "tiny" not in json.dumps(found)
+    assert "counts" not in printed
+    everything = command_line(site, capsys)["experiments"]
+    (mine,) = [one for one in everything if one["experiment"]["key"] == "uneven"]
+    assert still(mine["summary"]) == still(told)
+    assert mine["summary"]["history"] == []
+    store = site.service._store
+    assert isinstance(store, SqliteStore)
+    assert main(["status", "uneven", "--store", str(store.engine.url)]) == 0
+    text = capsys.readouterr().out
+    assert "2 segments are not shown" in text
+    assert "tiny" not in text
+    assert "many" in text
+
+
+@pytest.mark.parametrize("scope", ["decide", "reward", "scores"])
+def test_only_readers_are_told(site: Site, scope: Any) -> None:
+    with site.client() as client:
+        headers = {"authorization": f"Bearer {site.secret(scope)}", "accept": "application/json"}
+        answer = client.get(f"/v1/experiments/{EXPERIMENT}/summary", headers=headers)
+    assert answer.status_code == 403
