@@ -83,7 +83,6 @@ LONG = (
     "service/test_races.py",
     "service/test_state_machine.py",
     "test_kernel_compiler.py",
-    "test_public_api.py::test_type_checkers_see_real_types",
     "test_site.py",
     "web/test_demo_pages.py",
 )
