@@ -83,11 +83,13 @@ LONG = (
     "service/test_races.py",
     "service/test_state_machine.py",
     "test_kernel_compiler.py",
-    "test_public_api.py::test_type_checkers_see_real_types",
     "test_site.py",
     "web/test_demo_pages.py",
 )
 """Tests that take long by themselves: workers begin with them."""
+
+TOGETHER = ("client/test_javascript.py", "test_site.py", "web/test_demo_pages.py")
+"""Those of them whose tests share what takes long to make: one worker has all of a file."""
 
 FIXTURES = {"browser": "browser", "postgres": "postgres", "postgres_database": "postgres"}
 """Fixture -> the marker of the tests that use it."""
@@ -115,10 +117,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("postgres")
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     if workers > 1:
-        beginnings = tuple(f"tests/{place}" for place in LONG)
-        items[:] = thrift.long_ones_first(
-            items, lambda item: item.nodeid.startswith(beginnings), workers
-        )
+        items[:] = thrift.long_ones_first(items, _long_kind, workers)
+
+
+def _long_kind(item: pytest.Item) -> str | None:
+    place = item.nodeid.removeprefix("tests/")
+    if not place.startswith(LONG):
+        return None
+    return place.partition("::")[0] if place.startswith(TOGETHER) else place
 
 
 @pytest.hookimpl(trylast=True)

@@ -51,7 +51,7 @@ def test_a_chosen_place_for_temporary_files_is_kept(monkeypatch: pytest.MonkeyPa
 
 def test_every_worker_begins_with_its_share_of_the_long_tests() -> None:
     long = {3, 7, 8, 20, 21}
-    order = thrift.long_ones_first(range(22), long.__contains__, workers=4)
+    order = thrift.long_ones_first(range(22), lambda test: test if test in long else None, 4)
     assert sorted(order) == list(range(22))
     parts, left = [], order
     for worker in range(4):  # as xdist does it
@@ -60,4 +60,12 @@ def test_every_worker_begins_with_its_share_of_the_long_tests() -> None:
         left = left[size:]
     assert [[test for test in part if test in long] for part in parts] == [[3, 21], [7], [8], [20]]
     assert all(part[0] in long for part in parts)
-    assert thrift.long_ones_first([1, 2], lambda _: True, workers=4) == [1, 2]
+    assert thrift.long_ones_first([1, 2], lambda test: test, workers=4) == [1, 2]
+
+
+def test_long_tests_of_one_kind_stay_with_one_worker() -> None:
+    kinds = {1: "a", 2: "b", 3: "a", 8: "c", 9: "a"}
+    order = thrift.long_ones_first(range(12), kinds.get, workers=2)
+    assert sorted(order) == list(range(12))
+    assert order[:4] == [1, 3, 9, 8]
+    assert order[6] == 2

@@ -101,19 +101,28 @@ def _migrated() -> list[str]:
 
 
 def long_ones_first(
-    items: Sequence[Item], is_long: Callable[[Item], bool], workers: int
+    items: Sequence[Item], long_kind: Callable[[Item], object], workers: int
 ) -> list[Item]:
     """The order in which each worker begins with its share of the long tests.
 
     xdist gives the workers equal parts in turn, and they take from each other's ends later. So nobody
     is left alone with a long test at the end.
+
+    Args:
+        items: the tests.
+        long_kind: of a test; None: it is not long. Tests of one kind share what they begin with, and
+            stay with one worker.
+        workers: how many.
     """
-    long = [item for item in items if is_long(item)]
-    others = [item for item in items if not is_long(item)]
+    kinds: dict[object, list[Item]] = {}
+    for item in items:
+        kinds.setdefault(long_kind(item), []).append(item)
+    others = kinds.pop(None, [])
+    long = list(kinds.values())
     arranged: list[Item] = []
     for worker in range(workers):
         part = (len(items) - len(arranged)) // (workers - worker)
-        share = long[worker::workers]
+        share = [item for kind in long[worker::workers] for item in kind]
         short = max(0, part - len(share))
         arranged += [*share, *others[:short]]
         del others[:short]

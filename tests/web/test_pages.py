@@ -188,3 +188,18 @@ def test_the_policy_would_be_noticed_if_broken(demo_site: Site, browser: Browser
         )
         with pytest.raises(AssertionError):
             opened.assert_well_behaved()
+
+
+def test_axe_would_notice(demo_site: Site, browser: Browser) -> None:
+    """The test's own power: a picture without words, and words that are too pale."""
+    planted = """() => {
+      const pale = Object.assign(document.createElement("p"), { textContent: "pale words" });
+      Object.assign(pale.style, { color: "#888", background: "#777" });
+      document.querySelector("main").append(pale, document.createElement("img"));
+    }"""
+    with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
+        opened.open("/experiments")
+        opened.assert_accessible()
+        opened.page.evaluate(planted)
+        with pytest.raises(AssertionError, match=r"color-contrast.*image-alt"):
+            opened.assert_accessible()

@@ -1,0 +1,17 @@
+"""What users of the package write, as their type checker sees it: `make types` checks this file.
+
+Each `type: ignore` is a mistake that must be found. mypy is strict here, so one that it does not find is
+an error: an `ignore` that is not used.
+"""
+
+from __future__ import annotations
+
+import deniable
+
+
+def uses() -> None:
+    good: float = deniable.DynamicStrategy(n_arms=2, budget=1.0).binds_at
+    bad: str = deniable.DynamicStrategy(n_arms=2, budget=1.0).binds_at  # type: ignore[assignment]
+    deniable.RandomizedResponse(n_arms="two", risk=1.0)  # type: ignore[arg-type]
+    deniable.nothing  # type: ignore[attr-defined]  # noqa: B018
+    del good, bad
