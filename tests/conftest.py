@@ -5,7 +5,6 @@ Where DENIABLE_NO_SKIPS is set, a skip is a failure, unless public data or npm p
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -129,9 +128,7 @@ def _long_kind(item: pytest.Item) -> str | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Thousands of collected tests live until the end: the garbage collector need not visit them."""
-    gc.collect()
-    gc.freeze()
+    thrift.garbage_collected_rarely()
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 from sqlalchemy import func, select
 from tests.patience import PATIENCE
@@ -25,23 +28,27 @@ def test_two_hundred_kills_lose_and_double_nothing(store_url: str, tmp_path: Pat
     with serving(store_url) as service:
         running(service, "load")
     path = tmp_path / "acknowledged"
-    for part in range(PARTS):
-        subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "tests.service.victim",
-                store_url,
-                str(KILLS // PARTS),
-                str(path),
-                str(part),
-            ],
-            check=True,
-            timeout=10 * PATIENCE,
-        )
-        with open_service(store_url) as service:
-            assert service.ledger.verify().problem is None  # chains, totals, counters
-            check_acknowledged(service, path.read_text().splitlines())
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.service.victim", store_url, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as victim:
+        assert victim.stdin is not None
+        assert victim.stdout is not None
+        too_late = Timer(10 * PATIENCE, os.killpg, (victim.pid, signal.SIGKILL))
+        too_late.daemon = True
+        too_late.start()
+        for part in range(PARTS):
+            victim.stdin.write(f"{KILLS // PARTS} {part}\n")
+            victim.stdin.flush()
+            assert victim.stdout.readline() == "over\n"
+            with open_service(store_url) as service:
+                assert service.ledger.verify().problem is None  # chains, totals, counters
+                check_acknowledged(service, path.read_text().splitlines())
+        too_late.cancel()
+    assert victim.returncode == 0
 
 
 def check_acknowledged(service: Deniable, lines: list[str]) -> None:

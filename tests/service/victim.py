@@ -1,9 +1,10 @@
 """A process that is killed again and again while it decides and rewards.
 
-Run as `python -m tests.service.victim URL ROUNDS ACKNOWLEDGEMENTS SEED`. For each round it forks a
-child that opens the store and loads it from several threads. The child gets SIGKILL a random time
-after a random number of acknowledgements; every fifth one while it is still opening the store. Whatever
-a call returned to its caller is written, line by line, to the file of acknowledgements.
+Run as `python -m tests.service.victim URL ACKNOWLEDGEMENTS`. It reads lines `ROUNDS SEED`, and answers
+each with a line when these rounds are over. For each round it forks a child that opens the store and
+loads it from several threads. The child gets SIGKILL a random time after a random number of
+acknowledgements; every fifth one while it is still opening the store. Whatever a call returned to its
+caller is written, line by line, to the file of acknowledgements.
 """
 
 from __future__ import annotations
@@ -80,10 +81,10 @@ def prepare() -> None:
         service.reward(service.decide("load", "v", "a").id, 1)
 
 
-def main(url: str, rounds: int, path: str, seed: int) -> None:
-    prepare()
+def kill_again_and_again(
+    url: str, acknowledgements: int, path: str, rounds: int, seed: int
+) -> None:
     moments = random.Random(seed)
-    acknowledgements = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     for number in range(rounds):
         process = os.fork()
         if process == 0:
@@ -101,5 +102,15 @@ def main(url: str, rounds: int, path: str, seed: int) -> None:
             sys.exit("a child ended by itself")
 
 
+def main(url: str, path: str) -> None:
+    prepare()
+    acknowledgements = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    for line in sys.stdin:
+        rounds, seed = map(int, line.split())
+        kill_again_and_again(url, acknowledgements, path, rounds, seed)
+        sys.stdout.write("over\n")
+        sys.stdout.flush()
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    main(*sys.argv[1:])

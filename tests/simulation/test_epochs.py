@@ -6,6 +6,7 @@ the simulator but the rule itself.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -71,14 +72,17 @@ def _by_steps(
     """One repetition, visitor by visitor, in plain Python; a table every so many visitors."""
     shows, clicks = np.zeros(RATES.shape), np.zeros(RATES.shape)
     table = BEST if name == "best private" else np.full(RATES.shape, 1 / 3)
+    up_to = np.cumsum(table, axis=0).T.tolist()
     floors: list[Table] = []
-    for visitor in range(HORIZON):
+    rates, first = RATES.tolist(), shares[0]
+    for visitor, (segment, arm, click) in enumerate(rng.random((HORIZON, 3)).tolist()):
         if visitor and visitor % least == 0:
             table = CASES[name][1](shows, clicks, floors)
-        s = int(rng.random() >= shares[0])
-        a = min(int(np.searchsorted(np.cumsum(table[:, s]), rng.random(), "right")), 2)
+            up_to = np.cumsum(table, axis=0).T.tolist()
+        s = int(segment >= first)
+        a = min(bisect_right(up_to[s], arm), 2)
         shows[a, s] += 1
-        clicks[a, s] += rng.random() < RATES[a, s]
+        clicks[a, s] += click < rates[a][s]
     return [*shows.T.ravel(), *clicks.T.ravel(), clicks.sum()]
 
 

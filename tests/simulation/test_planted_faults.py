@@ -7,12 +7,13 @@ for more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.simulation.two_samples import NEVER, least_p_value, named, sample, world_of
+from tests.simulation.two_samples import NEVER, Samples, least_p_value, named, sample, world_of
 
 from deniable._compile import as_python
 from deniable.policies.base import GreedyRule
@@ -335,25 +336,40 @@ FAULTS: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
 }
 
 
-def _p_value(case: Any, repetitions: int, monkeypatch: pytest.MonkeyPatch) -> float:
-    parts, name, budget, rates, horizon = case
+@cache
+def _stepped(name: str, budget: float, rates: tuple[float, ...], horizon: int) -> Samples:
+    """What several faults are compared with."""
+    policy = named(name, budget, len(rates))
+    return sample(world_of(rates, 1, horizon), policy, "step", REPETITIONS, seed=2)
+
+
+def _p_values(
+    case: Any, parts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[float]:
+    """After so many repetitions, one part after the other."""
+    replaced, name, budget, rates, horizon = case
     world = world_of(rates, 1, horizon)
     policy = named(name, budget, len(rates))
-    stepped = sample(world, policy, "step", repetitions, seed=2)
-    with monkeypatch.context() as patch:
-        for part, replacement in parts.items():
-            patch.setattr(leap, part, replacement)
-        leapt = sample(world, policy, "leap", repetitions, seed=1, run=_run_in_python)
-    return least_p_value(leapt, stepped)
+    stepped = _stepped(name, budget, rates, horizon)
+    leapt = stepped[:0]
+    for part in parts:
+        with monkeypatch.context() as patch:
+            for place, replacement in replaced.items():
+                patch.setattr(leap, place, replacement)
+            wanted = range(len(leapt), part)
+            more = sample(world, policy, "leap", wanted, seed=1, run=_run_in_python)
+        leapt = np.concatenate([leapt, more])
+        yield least_p_value(leapt, stepped[:part])
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of them already in a part of the repetitions: the whole has more power."""
     parts = (REPETITIONS // 8, REPETITIONS // 2, REPETITIONS)
-    assert any(_p_value(FAULTS[fault], part, monkeypatch) < NEVER for part in parts)
+    assert any(found < NEVER for found in _p_values(FAULTS[fault], parts, monkeypatch))
 
 
 @pytest.mark.parametrize("way", NO_FAULT)
 def test_the_same_harness_passes_without_a_fault(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _p_value(NO_FAULT[way], REPETITIONS, monkeypatch) > NEVER
+    (found,) = _p_values(NO_FAULT[way], (REPETITIONS,), monkeypatch)
+    assert found > NEVER

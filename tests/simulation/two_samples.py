@@ -35,14 +35,14 @@ def sample(
     environment: Environment,
     policy: Policy,
     kernel: Kernel,
-    repetitions: int,
+    repetitions: int | range,
     seed: int,
     run: Callable[[SimulationJob, int, int], Any] = run_repetition,
 ) -> Samples:
     """Per repetition: shows and clicks by arm and segment, at T/5 and at T, and total clicks."""
     job = make_job(environment, policy, checkpoints=[-(-environment.horizon // 5)], kernel=kernel)
     rows = []
-    for repetition in range(repetitions):
+    for repetition in range(repetitions) if isinstance(repetitions, int) else repetitions:
         shows, clicks = run(job, seed, repetition)
         rows.append([*shows.ravel(), *clicks.ravel(), *clicks.sum(axis=(1, 2))])
     return np.array(rows, dtype=np.float64)
