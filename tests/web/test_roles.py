@@ -37,6 +37,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("PUT", "/v1/experiments/{key}/labels"): "draft",
     ("GET", "/v1/experiments/{key}/counts"): "read",
     ("GET", "/v1/experiments/{key}/results"): "read",
+    ("GET", "/v1/experiments/{key}/summary"): "read",
     ("GET", "/v1/experiments/{key}/export"): "privacy",
     ("POST", "/v1/experiments/{key}/start"): "run",
     ("POST", "/v1/experiments/{key}/pause"): "run",
