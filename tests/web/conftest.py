@@ -23,6 +23,7 @@ FLAGS = (
     "--disable-component-update",
     "--no-first-run",
     "--renderer-process-limit=1",  # to start a process takes longer than most pages
+    "--js-flags=--no-opt --no-maglev",  # no page lives long enough to be worth optimised code
 )
 
 
