@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from deniable.expectations.surface import MOST_BUDGETS, ROUGH
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.trace import TraceCost
 from deniable.strategies.rules import GRADE_WORDS
@@ -164,13 +163,10 @@ def known_words(plan: Plan) -> str:
     )
     if found.error is not None:
         share = found.error / found.gain
-        rough = "; ".join(
-            f"{name} above budget {most:g}: {ROUGH:.0%}" for name, most in MOST_BUDGETS.items()
-        )
         words += (
             f" Figures are read from a surface; against direct simulation that of {found.best} was "
             f"off by at most {share:.1%} of what perfect information gains, here "
-            f"{clicks_words(found.error)} clicks ({rough})."
+            f"{clicks_words(found.error)} clicks."
         )
     return f"{words} {found.note}".strip()
 
