@@ -86,7 +86,7 @@ def test_the_plan_says_how_far_its_surface_may_be_off() -> None:
     assert found.error is not None
     assert found.note == ""
     assert found.error == pytest.approx(worst_error(found.best) * found.gain)
-    assert all(0 < worst_error(name) < 0.02 for name in ("constant", "dynamic"))
+    assert all(0 < worst_error(name) < 0.02 for name in STRATEGIES)
     assert f"off by at most {found.error / found.gain:.1%} of" in known_words(plan)
     for beyond in ({"base_rate": 0.001}, {"n_arms": 80}, {"horizon": 150}, {"budget": 6.5}):
         beside = planned(**beyond, simulate=False)
