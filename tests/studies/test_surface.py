@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from deniable.expectations import surface as shipped
 from deniable.expectations.curves import read_curve
 from deniable.expectations.prior import highest_lift
-from deniable.expectations.surface import LEAST_ROOM, Question, reach
+from deniable.expectations.surface import LEAST_ROOM, Entry, Question, reach
 from deniable.studies import surface, surface_check, surface_network, surface_runs
 from deniable.studies.surface_luck import expected_rows
 
@@ -159,6 +160,55 @@ def test_one_surface_can_be_fitted_and_the_others_kept(tmp_path: Path) -> None:
     assert list(before) == list(after)
     changed = [name for name in before if before[name] != after[name]]
     assert changed == ["random"]
+
+
+def test_a_copy_is_fitted_relative_to_its_own_surfaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to the package's: joint begins at one bandit for everybody, as the copy has it."""
+    stored = json.loads(files("deniable.expectations").joinpath("surface.json").read_text("utf-8"))
+    for network in stored["entries"]["pooled"]["share"]["layers"][-1]:
+        network[-1][0] += 1.0
+    target = tmp_path / "surface.json"
+    target.write_text(json.dumps(stored), encoding="utf-8")
+    list(surface_runs.make_runs(tmp_path, {"joint": 1}))
+    (asked,) = surface_runs.draw_questions("joint", 1, np.random.default_rng(1))
+    before = float(shipped.start("joint", asked).score)
+    seen = []
+
+    def fit(name: str, *_: object) -> Entry:
+        seen.append(float(shipped.start(name, asked).score))
+        return shipped.surface()[name]
+
+    monkeypatch.setattr(surface, "fit_entry", fit)
+    options = ["--folder", str(tmp_path), "--target", str(target), "--only", "joint"]
+    done = CliRunner().invoke(surface.app, ["fit", *options])
+    assert done.exit_code == 0, done.output
+    assert seen == pytest.approx([before + 1])
+    assert float(shipped.start("joint", asked).score) == before
+
+
+def test_several_processes_share_the_files(tmp_path: Path) -> None:
+    parts = [surface_runs.make_runs(tmp_path, {"random": 5}, part=(i, 2)) for i in range(2)]
+    assert [[number for _, number, _ in made] for made in parts] == [[0, 2, 4], [1, 3]]
+
+
+def test_rows_of_joint_lie_a_bit_beyond_its_domain() -> None:
+    rng = np.random.default_rng(1)
+    drawn = surface_runs.draw_questions("joint", 400, rng, fitted=True)
+    domain = shipped.domain_of("joint")
+    for field, (low, high) in (
+        ("visitors", domain.visitors),
+        ("lift", domain.lifts),
+        ("budget", (0.0, domain.budget)),
+    ):
+        values = np.array([float(getattr(one, field)) for one in drawn])
+        beyond = (values < low) | (values > high)
+        assert 0 < beyond.mean() < 0.2
+        assert (values >= low / surface_runs.BEYOND).all()
+        assert (values <= high * surface_runs.BEYOND).all()
+    checked = surface_runs.draw_questions("joint", 50, rng)
+    assert all(shipped.usual("joint", one) for one in checked)
 
 
 def test_checks_go_on_where_they_were_and_end_where_luck_is_small(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +19,8 @@ from deniable.errors import InvalidArgumentError
 from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from deniable.planning.arm_plan import ArmPlan
     from deniable.planning.plan import Plan
     from deniable.planning.sections import Section
@@ -163,20 +168,22 @@ def plan(
 
         if arms is None:
             raise InvalidArgumentError("arms", None, "a whole number, 2 or more, or --arm-budgets")
-        planned = found = plan_experiment(
-            n_arms=whole("arms", arms, 2),
-            horizon=horizon,
-            n_segments=n_segments,
-            shares=None if shares is None else numbers("shares", shares),
-            prior=prior,
-            budget=budget,
-            max_belief=max_belief,
-            trace_budget=trace_budget,
-            base_rate=base_rate,
-            lift=USUAL_LIFT if lift is None else lift,
-            heterogeneity=HETEROGENEITY if heterogeneity is None else heterogeneity,
-            per_day=None if per_day is None else whole("per_day", per_day, 1, 10**12),
-        )
+        with _progress() as told:
+            planned = found = plan_experiment(
+                n_arms=whole("arms", arms, 2),
+                horizon=horizon,
+                n_segments=n_segments,
+                shares=None if shares is None else numbers("shares", shares),
+                prior=prior,
+                budget=budget,
+                max_belief=max_belief,
+                trace_budget=trace_budget,
+                base_rate=base_rate,
+                lift=USUAL_LIFT if lift is None else lift,
+                heterogeneity=HETEROGENEITY if heterogeneity is None else heterogeneity,
+                per_day=None if per_day is None else whole("per_day", per_day, 1, 10**12),
+                progress=told,
+            )
         trace_cost = None
         if found.trace is not None:
             rates = (RATE if base_rate is None else base_rate, LIFT if lift is None else lift)
@@ -193,6 +200,30 @@ def plan(
         if not bounds and any(section.folded for section in sections):
             typer.echo("--bounds shows regret bounds too, which hold for any click rates.")
     write_chart(planned.chart, chart)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal's standard error, from the first run that is simulated until the last."""
+    bars: list[Progress] = []
+
+    def told(done: int, total: int) -> None:
+        if not bars and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            columns = (TextColumn("simulated runs"), BarColumn(), MofNCompleteColumn())
+            bars.append(Progress(*columns, console=Console(stderr=True), transient=True))
+            bars[0].add_task("", total=total)
+            bars[0].start()
+        for bar in bars:
+            bar.update(bar.task_ids[0], completed=done)
+
+    try:
+        yield told
+    finally:
+        for bar in bars:
+            bar.stop()
 
 
 def _by_arm(

@@ -9,19 +9,23 @@ surface is
 where `reach` is known: what is left once everything was learned. It is one minus the random arms for
 strategies with a schedule, the best private table for those without, and sqrt(v), v = 1 - h + h/J, for
 one bandit for everybody; visitors before the first table see random arms in any case. Strategies
-without a schedule are that bandit at budget 0; for them N is its network plus 1 - e times one of
-their own, e the random arms that the budget asks for (`Start`). N is a small network, fitted to runs of
-the simulator at random priors by ``python -m deniable.studies.surface``, which writes `surface.json`. So
-is the spread of the clicks lost, by polynomials: their 10% and 90% quantiles over the prior, relative to
-the mean.
+without a schedule are that bandit at budget 0; with any budget N is its network plus one of their own
+(`Start`), which is not 0 at the smallest budgets: they leave fewer random arms behind. N is a small
+network, fitted to runs of the simulator at random priors; ``python -m deniable.studies.surface`` writes
+`surface.json`. So is the spread of the clicks lost, by polynomials: their 10% and 90% quantiles over the
+prior, relative to the mean.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -49,12 +53,6 @@ LEAST_CLICKS = 10
 LEAST_ROOM = 3.0
 """How many standard deviations above the base rate clipping begins, at the least. With less, better arms
 are alike, and segments' means are no longer normal."""
-
-MOST_BUDGETS: dict[str, float] = {"constant": 6.0}
-"""Budgets above which a surface may be off by up to `ROUGH` of the gain. There hardly anybody sees a
-random arm, so that a run stays with whatever its first table said."""
-
-ROUGH = 0.05
 
 MOST_BEFORE = 0.2
 """The largest part of the visitors before the first table. With fewer tables, their dates matter."""
@@ -115,6 +113,40 @@ class Question:
 
 
 @dataclass(frozen=True)
+class Domain:
+    """Experiments that a surface is for, besides RATES and what `usual` asks.
+
+    Attributes:
+        arms: the most.
+        segments: the fewest and the most.
+        visitors: the same.
+        lifts: the smallest and the largest.
+        budget: the largest.
+    """
+
+    arms: int
+    segments: tuple[int, int]
+    visitors: tuple[float, float] = (1e3, 1e10)
+    lifts: tuple[float, float] = (0.002, 0.5)
+    budget: float = 8.0
+
+
+def domain_of(name: str) -> Domain:
+    """What the surface of this name covers.
+
+    Strategies that learn from all segments assume that arms differ by some percent: with smaller lifts
+    they are another function of the signal. Up to budget 6 is what all surfaces have in common: with a
+    constant schedule, hardly anybody sees a random arm above it, so that a run stays with whatever its
+    first table said.
+    """
+    if name == BEST_PRIVATE:
+        return Domain(20, (2, 10))
+    if learns_together(name):
+        return Domain(20, (2, 10), visitors=(1e3, 2e8), lifts=(0.005, 0.5), budget=6.0)
+    return Domain(50, (1, 20), budget=6.0 if name == "constant" else 8.0)
+
+
+@dataclass(frozen=True)
 class Entry:
     """The surface of one strategy.
 
@@ -153,11 +185,17 @@ class Entry:
 
 def usual(strategy: str, asked: Question) -> NDArray[np.bool_]:
     """Whether an experiment has a base rate, visitors and a budget for which a surface holds."""
-    low, high = RATES
-    good = (asked.base_rate >= low) & (asked.base_rate <= high)
+    domain = domain_of(strategy)
+    good = np.ones(asked.arms.shape, bool)
+    for value, (low, high) in (
+        (asked.base_rate, RATES),
+        (asked.visitors, domain.visitors),
+        (asked.lift, domain.lifts),
+        (asked.budget, (0.0, domain.budget)),
+    ):
+        good &= (value >= low) & (value <= high)
     good &= asked.visitors * asked.base_rate >= LEAST_CLICKS * asked.arms
     good &= has_room(asked)
-    good &= asked.budget <= MOST_BUDGETS.get(strategy, np.inf)
     return good & (after_first(strategy, asked) >= 1 - MOST_BEFORE)
 
 
@@ -184,14 +222,13 @@ def start(strategy: str, asked: Question) -> Start:
     >>> asked = Question.of(arms=2, visitors=1e4, segments=2, base_rate=0.1, lift=0.05,
     ...                     heterogeneity=0.5, budget=[0.0, 1.0])
     >>> start("joint", asked).weight.round(3).tolist(), start("dynamic", asked).weight.tolist()
-    ([0.0, 0.534], [1.0, 1.0])
+    ([0.0, 1.0], [1.0, 1.0])
     """
     if not learns_together(strategy):
         return Start(np.zeros(asked.arms.shape), np.ones(asked.arms.shape))
     fitted = surface()[POOLED].share
     assert fitted is not None
-    explored = log_exploration(asked.sides, asked.budget)
-    return Start(fitted(coordinates(POOLED, asked)), np.maximum(-np.expm1(explored), 0.0))
+    return Start(fitted(coordinates(POOLED, asked)), np.asarray(asked.budget > 0, np.float64))
 
 
 def reach(strategy: str, asked: Question) -> FloatArray:
@@ -298,6 +335,12 @@ def coordinates(strategy: str, asked: Question) -> dict[str, FloatArray]:
     return (
         plain
         | {"explored": log_exploration(asked.sides, asked.budget), "budget": np.log1p(asked.budget)}
+        | {
+            # The joint rule has other constants with two arms. What segments have of their own begins to
+            # matter when there is enough to be learned about it.
+            "two": np.asarray(asked.arms == 2, np.float64),
+            "own": np.log1p(asked.heterogeneity * asked.signal / asked.segments),
+        }
         | _learning(asked.signal, asked.visitors, asked.lift)
     )
 
@@ -356,9 +399,29 @@ def worst_error(name: str) -> float:
 
 
 def _stored() -> JsonObject:
-    text = files("deniable.expectations").joinpath("surface.json").read_text(encoding="utf-8")
-    found: JsonObject = json.loads(text)
+    found: JsonObject = json.loads(_read_from[-1].read_text(encoding="utf-8"))
     return found
+
+
+_read_from: list[Traversable] = [files("deniable.expectations").joinpath("surface.json")]
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Inside, the surface is that of another file, read again after `forget`: to make one."""
+    _read_from.append(path)
+    forget()
+    try:
+        yield
+    finally:
+        _read_from.pop()
+        forget()
+
+
+def forget() -> None:
+    """Read the file again when it is needed next."""
+    surface.cache_clear()
+    worst_error.cache_clear()
 
 
 def read_entries(stored: JsonObject) -> dict[str, Entry]:

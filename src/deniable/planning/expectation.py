@@ -1,7 +1,8 @@
 """The expected part of a plan: clicks and lost clicks, by strategy and budget, given prior knowledge.
 
-It uses the precomputed surface of `deniable.expectations` for segments of equal size without a
-trace budget. Anything else is simulated on request, and the result says which of the two it is.
+It uses the precomputed surface of `deniable.expectations` where that was fitted, for segments of equal
+size without a trace budget. Anything else is simulated (`simulated.py`) if the simulator is installed,
+and the result says which of the two it is.
 """
 
 from __future__ import annotations
@@ -9,18 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from deniable import _validation as check
-from deniable._extras import require
-from deniable._validation import FloatArray
-from deniable.expectations.expected import RIVALS, Expected, expected_loss, has_surface
-from deniable.expectations.prior import Prior
+from deniable.expectations.expected import RIVALS, Expected, has_surface
 from deniable.expectations.surface import PERFECT, POOLED, RANDOM, surface_name, worst_error
-from deniable.policies.base import Policy
+from deniable.planning.asked import Asked, Outcome
+from deniable.planning.simulated import Made, Progress, can_simulate, edge_words, simulate_all
 from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
 
@@ -29,28 +27,11 @@ NEAR_LOST = 0.02
 counts as near it. It is about the surface's own error, so smaller differences are not meaningful.
 """
 
-TOP = 8.0
-"""The largest budget considered, in nats. Beyond it, promises are meaningless."""
+TOP = 6.0
+"""The largest budget considered, in nats; all surfaces cover it. Beyond, promises are meaningless."""
 
-WORLDS = 60
-"""Number of draws of the click rates, with one run each, if the expectation is simulated."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The expected result of a strategy.
-
-    Attributes:
-        clicks: expected clicks of all visitors.
-        lost: expected clicks lost against perfect information.
-        low: 10% quantile of the loss, over the prior and the randomness of learning.
-        high: 90% quantile of the loss.
-    """
-
-    clicks: float
-    lost: float
-    low: float
-    high: float
+FEW_BUDGETS = (0.5, 1.0, 2.0, 4.0)
+"""Budgets in the table, besides the plan's own, if one strategy or more have to be simulated at all."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +59,14 @@ class Expectation:
         heterogeneity: h, the part of that variance that differs by segment.
         per_day: visitors per day, or None.
         days: how long the experiment takes, or None.
-        source: "surface" (precomputed) or "simulated".
+        source: "surface" (precomputed) or "simulated", all figures or those that the note names.
         note: what the figures leave out, as sentences; may be empty.
         rivals: random arms, one bandit for all segments (pooled) and perfect information.
         strategies: every strategy at the plan's budget, by name.
         best: the strategy that loses least there.
         gain: additional clicks of perfect information compared with random arms.
         error: how far the best strategy's surface was off at most against direct simulation at random
-            priors, in clicks: a share of the gain. None if figures were simulated, or are beyond it.
+            priors, in clicks: a share of the gain. None if they were simulated, or are the edge's.
         privacy_cost: additional clicks that the best strategy loses, compared with the least loss
             at any budget.
         privacy_cost_per_day: the same per day, or None.
@@ -107,47 +88,6 @@ class Expectation:
     privacy_cost: float
     privacy_cost_per_day: float | None
     table: tuple[ExpectedLine, ...]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A validated experiment with prior knowledge; hashable.
-
-    Attributes:
-        n_arms: K.
-        horizon: T.
-        n_segments: J.
-        shares: shares of the segments; None for equal ones.
-        prior: prior of the click rates.
-        trace_budget: in nats, 0 for none.
-    """
-
-    n_arms: int
-    horizon: int
-    n_segments: int
-    shares: tuple[float, ...] | None
-    prior: Prior
-    trace_budget: float = 0.0
-
-    @property
-    def usual(self) -> bool:
-        """Whether the surface covers it: segments of equal size, no trace budget."""
-        shares = self.shares
-        equal = shares is None or np.allclose(shares, 1 / len(shares), rtol=1e-6, atol=0)
-        return bool(equal) and not self.trace_budget
-
-    def look_up(self, strategy: str, budgets: ArrayLike = 0.0) -> Expected:
-        """Return the surface's value."""
-        return expected_loss(
-            strategy,
-            self.n_arms,
-            self.horizon,
-            self.n_segments,
-            base_rate=self.prior.base_rate,
-            lift=self.prior.lift,
-            heterogeneity=self.prior.heterogeneity,
-            budgets=budgets,
-        )
 
 
 @dataclass(frozen=True)
@@ -195,6 +135,7 @@ def expectation(
     budgets: Sequence[float],
     per_day: float | None = None,
     simulate: bool = True,
+    progress: Progress | None = None,
 ) -> Expectation | None:
     """Return the expectation at a budget, with a table of others; None if it is unknown.
 
@@ -205,9 +146,11 @@ def expectation(
         budgets: budgets in the table.
         per_day: visitors per day.
         simulate: whether to simulate what the surface does not cover; if not, the note says so.
+        progress: hears how many runs are done if something is simulated, and of how many.
 
     Raises:
-        MissingExtraError: it must be simulated, and the simulator is not installed.
+        MissingExtraError: segments differ in size, or there is a trace budget, and the simulator is not
+            installed.
     """
     if per_day is not None:
         per_day = check.single("per_day", check.nonnegative("per_day", per_day))
@@ -216,40 +159,16 @@ def expectation(
     names = [name for name in STRATEGIES if has_surface(name)]
     if not names:
         return None
-    simulated = simulate and not asked.usual
-    marks = sorted({budget, 0.5, 1.0, 2.0, 4.0} if simulated else {*budgets, budget})
-    outcomes: dict[str, list[Outcome]]
-    rivals = {name: _outcome(asked.look_up(name)) for name in RIVALS}
-    covered = False
-    if simulated:
-        fitting = [n for n in STRATEGIES if STRATEGIES[n].fits(asked.n_arms, asked.n_segments)]
-        outcomes = {name: simulated_outcomes(asked, name, marks) for name in fitting}
-        rivals |= {name: simulated_outcomes(asked, name, [0.0])[0] for name in (POOLED, RANDOM)}
-        note = _off_surface(asked) + f"It was simulated: {WORLDS} draws of the click rates."
-    else:
-        found = {name: asked.look_up(name, np.array(marks)) for name in names}
-        outcomes = {name: _outcomes(one) for name, one in found.items()}
-        note = "" if asked.usual else (
-            _off_surface(asked)
-            + "The figures are for segments of one size and no trace budget."
-        )  # fmt: skip
-        covered = all(one.on_surface[marks.index(budget)] for one in found.values())
-        if not covered:
-            note += (" " if note else "") + (
-                "Some figures are beyond what the surface covers (20 to 50 arms, 10 to 20 segments, "
-                "budget 8 (constant: 6), 1,000 to ten billion visitors, a fifth of them at most before "
-                "the first table, click rates of 0.2% to 60% that stay below 100% with three times the "
-                "lift, 10 clicks an arm): they are those of the edge."
-            )
-    here = marks.index(budget)
-    at = {name: found[here] for name, found in outcomes.items()}
+    found = _figures(asked, names, budget, budgets, simulate, progress)
+    at = {name: row[budget] for name, row in found.outcomes.items()}
     served = [name for name in at if STRATEGIES[name].fits(asked.n_arms, asked.n_segments)]
     best = min(served, key=lambda name: at[name].lost)
-    least = min(one.lost for found in outcomes.values() for one in found)
-    unlimited = choose(asked, names) if not simulated else None
-    least = least if unlimited is None else min(least, unlimited.least)
+    least = min(one.lost for row in found.outcomes.values() for one in row.values())
+    if found.source == "surface":
+        unlimited = choose(asked, names)
+        least = least if unlimited is None else min(least, unlimited.least)
     cost = max(0.0, at[best].lost - least)
-    gain = rivals[PERFECT].clicks - rivals[RANDOM].clicks
+    gain = found.rivals[PERFECT].clicks - found.rivals[RANDOM].clicks
     worst = worst_error(surface_name(best, asked.n_segments))
     return Expectation(
         base_rate=asked.prior.base_rate,
@@ -257,70 +176,85 @@ def expectation(
         heterogeneity=asked.prior.heterogeneity,
         per_day=per_day,
         days=None if per_day is None else math.ceil(asked.horizon / per_day),
-        source="simulated" if simulated else "surface",
-        note=note,
-        rivals=rivals,
+        source=found.source,
+        note=found.note,
+        rivals=found.rivals,
         strategies=at,
         best=best,
         gain=gain,
-        error=worst * gain if covered and asked.usual else None,
+        error=worst * gain if asked.usual and asked.look_up(best, budget).on_surface else None,
         privacy_cost=cost,
         privacy_cost_per_day=None if per_day is None else cost * per_day / asked.horizon,
         table=tuple(
             ExpectedLine(
                 mark,
                 float(highest_belief(belief_before, mark)),
-                {name: found[row] for name, found in outcomes.items()},
+                {name: row[mark] for name, row in found.outcomes.items()},
             )
-            for row, mark in enumerate(marks)
+            for mark in sorted(next(iter(found.outcomes.values())))
         ),
     )
 
 
-def simulated_outcomes(
-    asked: Asked, strategy: str, budgets: Sequence[float], *, worlds: int = WORLDS, seed: int = 0
-) -> list[Outcome]:
-    """Return outcomes from direct simulation, for any shares and trace budget.
+class _Figures(NamedTuple):
+    """Outcomes by strategy and budget, those of the rivals, their source, and what to say about it."""
 
-    Args:
-        asked: the experiment.
-        strategy: name of a strategy or a rival.
-        budgets: one outcome for each.
-        worlds: number of draws of the click rates, the same for all strategies and budgets.
-        seed: random seed.
-    """
-    require("numba", extra="simulate")
-    require("polars", extra="simulate")
-    from deniable.policies.base import as_served
-    from deniable.policies.benchmarks import PerfectPolicy, RandomPolicy
-    from deniable.policies.tables import PooledPolicy
-    from deniable.simulation.environment import LONGEST_HORIZON, Environment
-    from deniable.simulation.run import Case, simulate_many
+    outcomes: dict[str, dict[float, Outcome]]
+    rivals: dict[str, Outcome]
+    source: Literal["surface", "simulated"]
+    note: str
 
-    check.whole("horizon", asked.horizon, 1, LONGEST_HORIZON)
-    rng = np.random.default_rng(seed)
-    drawn = asked.prior.draw(asked.n_arms, asked.n_segments, worlds, rng)
-    truths = [
-        Environment(rates, asked.horizon, asked.shares, name=f"draw {number}")
-        for number, rates in enumerate(drawn)
-    ]
-    rivals: dict[str, Policy] = {
-        RANDOM: RandomPolicy(),
-        POOLED: PooledPolicy(),
-        PERFECT: PerfectPolicy(),
-    }
-    found = []
-    best = np.array([truth.best_rate for truth in truths]) * asked.horizon
-    for budget in budgets:
-        policy = rivals.get(strategy) or STRATEGIES[strategy](asked.n_arms, budget).policy()
-        policy = as_served(policy, asked.trace_budget)
-        frame = simulate_many([Case(one, policy) for one in truths], 1, seed, workers=1).frame
-        lost: FloatArray = frame["regret"].to_numpy()
-        low, high = np.quantile(lost, (0.1, 0.9))
-        found.append(
-            Outcome(float(best.mean() - lost.mean()), float(lost.mean()), float(low), float(high))
-        )
-    return found
+
+def _figures(
+    asked: Asked,
+    names: Sequence[str],
+    budget: float,
+    budgets: Sequence[float],
+    simulate: bool,
+    progress: Progress | None,
+) -> _Figures:
+    """Read from the surface what it covers, and simulate the rest where that is wanted and possible."""
+    fitting = [name for name in STRATEGIES if STRATEGIES[name].fits(asked.n_arms, asked.n_segments)]
+    rivals = {name: _outcome(asked.look_up(name)) for name in RIVALS}
+    few = sorted({budget, *FEW_BUDGETS})
+    if simulate and not asked.usual:
+        todo = dict.fromkeys(fitting, few) | {name: [0.0] for name in (POOLED, RANDOM)}
+        made = simulate_all(asked, todo, progress, strict=True)
+        outcomes = {name: made.outcomes[name] for name in fitting}
+        rivals |= {name: made.outcomes[name][0.0] for name in (POOLED, RANDOM)}
+        return _Figures(outcomes, rivals, "simulated", _off_surface(asked) + made.words)
+    marks = sorted({*budgets, budget})
+    sizes = {name: bool(asked.look_up(name).on_surface) for name in (*names, POOLED)}
+    able = simulate and asked.usual and can_simulate()
+    if able and not all(sizes[name] for name in names if name in fitting):
+        marks = few
+    looked = {name: asked.look_up(name, np.array(marks)) for name in names}
+    outcomes = {name: dict(zip(marks, _outcomes(one), strict=True)) for name, one in looked.items()}
+    beyond = {
+        name: [mark for mark, good in zip(marks, one.on_surface, strict=True) if not good]
+        for name, one in looked.items()
+    } | {POOLED: [] if sizes[POOLED] else [0.0]}
+    beyond = {name: off for name, off in beyond.items() if off}
+    note = "" if asked.usual else (
+        _off_surface(asked) + "The figures are for segments of one size and no trace budget."
+    )  # fmt: skip
+    made = Made({}, "")
+    if able and beyond:
+        todo = {name: off for name, off in beyond.items() if name in (*fitting, POOLED)}
+        made = simulate_all(asked, todo, progress)
+        for name, row in made.outcomes.items():
+            if name == POOLED:
+                rivals[POOLED] = row[0.0]
+            else:
+                outcomes[name] |= row
+    told = {name: off for name, off in beyond.items() if name not in made.outcomes}
+    parts = (note, made.words, edge_words(asked, told, wanted=simulate))
+    return _Figures(
+        outcomes,
+        rivals,
+        "simulated" if made.outcomes else "surface",
+        " ".join(part for part in parts if part),
+    )
 
 
 def _off_surface(asked: Asked) -> str:

@@ -18,6 +18,7 @@ from deniable.expectations.prior import HETEROGENEITY, Prior
 from deniable.expectations.prior import LIFT as USUAL_LIFT
 from deniable.planning.expectation import Expectation, expectation
 from deniable.planning.recommendation import Recommendation, Sizes, recommend
+from deniable.planning.simulated import Progress
 from deniable.planning.trace import (
     LIFT,
     RATE,
@@ -35,7 +36,7 @@ from deniable.strategies.rules import Grade
 if TYPE_CHECKING:
     from altair.typing import ChartType
 
-GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0)
+GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0)
 """Budgets in the table of every plan, in nats."""
 
 
@@ -211,6 +212,7 @@ def plan(
     heterogeneity: float = HETEROGENEITY,
     per_day: float | None = None,
     simulate: bool = True,
+    progress: Progress | None = None,
 ) -> Plan:
     """Plan the privacy budget of one experiment.
 
@@ -232,7 +234,9 @@ def plan(
         heterogeneity: how much of that variance differs by segment, from 0 to 1.
         per_day: visitors per day.
         simulate: whether to simulate if there is no precomputed expectation (segments of different
-            sizes, a trace budget); if not, `expected.note` says what is left out.
+            sizes, a trace budget, sizes, rates or budgets that the surface does not cover); if not,
+            `expected.note` says what is left out.
+        progress: hears how many runs are done if something is simulated, and of how many.
 
     >>> plan(n_arms=2, horizon=10_000, n_segments=1, budget=1).strategies["constant"].reading
     'too random'
@@ -282,6 +286,7 @@ def plan(
             budgets=sorted(marks),
             per_day=per_day,
             simulate=simulate,
+            progress=progress,
         ),
     )
 

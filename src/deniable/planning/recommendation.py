@@ -14,7 +14,8 @@ from deniable import _validation as check
 from deniable._validation import Floats
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS, Prior
-from deniable.planning.expectation import NEAR_LOST, TOP, Asked, Choice, choose
+from deniable.planning.asked import Asked
+from deniable.planning.expectation import NEAR_LOST, TOP, Choice, choose
 from deniable.privacy.belief import budget_for_belief, highest_belief
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Strategy
@@ -181,6 +182,8 @@ def _expected_advice(
         reason = f"It is the smallest budget whose expected loss is near the least{allowed} {near}."
     if not asked.usual:
         reason += " It was chosen as if segments were of one size and there were no trace budget."
+    elif not asked.look_up(choice.strategy, choice.budget).on_surface:
+        reason += " It was chosen by the edge of the surface, which does not cover this experiment."
     return Recommendation(
         strategy=choice.strategy,
         grade=STRATEGIES[choice.strategy].grade,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from deniable.expectations.surface import MOST_BUDGETS, ROUGH
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.sections import Section
 from deniable.planning.trace import TraceCost
@@ -160,13 +159,10 @@ def known_words(plan: Plan) -> str:
     )
     if found.error is not None:
         share = found.error / found.gain
-        rough = "; ".join(
-            f"{name} above budget {most:g}: {ROUGH:.0%}" for name, most in MOST_BUDGETS.items()
-        )
         words += (
             f" Figures are read from a surface; against direct simulation that of {found.best} was "
             f"off by at most {share:.1%} of what perfect information gains, here "
-            f"{clicks_words(found.error)} clicks ({rough})."
+            f"{clicks_words(found.error)} clicks."
         )
     return f"{words} {found.note}".strip()
 

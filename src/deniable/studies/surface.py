@@ -30,7 +30,9 @@ from deniable.expectations.surface import (
     Entry,
     Question,
     coordinates,
+    domain_of,
     learns_apart,
+    learns_together,
     private_scale,
     reach,
     spread_coordinates,
@@ -40,7 +42,15 @@ from deniable.studies import surface_check as checks
 from deniable.studies import surface_runs as runs
 from deniable.studies.surface_luck import expected_rows, noise_at
 from deniable.studies.surface_network import Link, blank_network, fit_network
-from deniable.studies.surface_runs import LIFTS, MOST_BUDGET, SIGNALS, VISITORS, Rows, domain_of
+from deniable.studies.surface_runs import (
+    LIFTS,
+    MORE_BUDGET,
+    MOST_BUDGET,
+    SIGNALS,
+    VISITORS,
+    Rows,
+    wider,
+)
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -50,7 +60,7 @@ FILES = {
     POOLED: 210,
     "constant": 301,
     "dynamic": 360,
-    "joint": 422,
+    "joint": 290,
 }
 """Thousands of rows of each surface that ships."""
 
@@ -70,13 +80,18 @@ def make(
     files: Annotated[
         int | None, typer.Option(help="Thousands of rows for each surface (default: as shipped).")
     ] = None,
+    part: Annotated[
+        str, typer.Option(help="Of several processes that share the work, which this is, as 1/2.")
+    ] = "1/1",
 ) -> None:
     """Run the simulator at random priors; two hours on one core."""
     wanted = {
         name: files or FILES.get(name, _OTHERS) for name in runs.names() if only in (None, name)
     }
     total = sum(wanted.values())
-    for done, (name, number, took) in enumerate(runs.make_runs(folder, wanted, seconds), 1):
+    this, all_parts = map(int, part.split("/"))
+    made = runs.make_runs(folder, wanted, seconds, (this - 1, all_parts))
+    for done, (name, number, took) in enumerate(made, 1):
         typer.echo(f"{name} {number + 1}: {took:.1f} s ({done} of at most {total} files)")
 
 
@@ -92,21 +107,21 @@ def fit(
     before = json.loads(target.read_text()) if only else {"entries": {}, "errors": {}}
     entries: dict[str, object] = before["entries"]
     errors = before.get("errors", {})
-    for name in runs.names():
-        if only and name not in only:
-            continue
-        asked, rows = runs.read_runs(folder, name)
-        entry = fit_entry(name, asked, rows)
-        entries[name] = {
-            "share": None if entry.share is None else entry.share.stored(),
-            "spread": [one.stored() for one in entry.spread],
-        }
-        errors.pop(name, None)  # it was another's
-        _write(target, entries, errors)
-        if name in (BEST_PRIVATE, POOLED):  # others are fitted relative to them
-            shipped.surface.cache_clear()
-        typer.echo(f"{name}: {rows.lost.size:,} rows")
-    shipped.surface.cache_clear()
+    with shipped.reading(target):
+        for name in runs.names():
+            if only and name not in only:
+                continue
+            asked, rows = runs.read_runs(folder, name)
+            entry = fit_entry(name, asked, rows)
+            entries[name] = {
+                "share": None if entry.share is None else entry.share.stored(),
+                "spread": [one.stored() for one in entry.spread],
+            }
+            errors.pop(name, None)  # it was another's
+            _write(target, entries, errors)
+            shipped.forget()  # others are fitted relative to it
+            typer.echo(f"{name}: {rows.lost.size:,} rows")
+    shipped.forget()
 
 
 def _write(target: Path, entries: JsonObject, errors: JsonObject) -> None:
@@ -133,11 +148,13 @@ def check(
         if name == RANDOM or only not in (None, name):
             continue
         asked = checks.priors_of(name, priors, seed)
-        found = list(checks.make_checks(folder, name, asked, seed, seconds, noise))
+        with shipped.reading(target):
+            found = list(checks.make_checks(folder, name, asked, seed, seconds, noise))
         if found:
             typer.echo(checks.summary(name, found[-1]))
             stored.setdefault("errors", {})[name] = checks.errors_of(found[-1])
             _write(target, stored["entries"], stored["errors"])
+    shipped.forget()
 
 
 class Size(NamedTuple):
@@ -156,9 +173,10 @@ class Size(NamedTuple):
 
 _PRIVATE = Size(2, (16, 16), (10, 10, 60))
 _APART = Size(2, (24, 24), (10, 10, 30))
-_TOGETHER = Size(4, (16, 16), (10, 10, 60))
-"""The best private table, where segments learn alone, and where they do not: runs with more luck, and
-fewer of them."""
+_POOLED = Size(4, (16, 16), (10, 10, 60))
+_TOGETHER = Size(4, (20, 20), (10, 10, 60))
+"""The best private table, where segments learn alone, one bandit for all, and where segments learn from
+each other: the last two have runs with more luck, and fewer of them."""
 
 _SPREAD_DEGREE, _HIGHEST = 2.0, 8
 _MISFIT = 0.015
@@ -180,7 +198,8 @@ def fit_entry(name: str, asked: Question, rows: Rows) -> Entry:
 def _fit_network(name: str, asked: Question, rows: Rows) -> Network:
     """Networks, in rounds: each takes more of the luck off, and knows better which rows are noisy."""
     names = _names(name)
-    size = _PRIVATE if name == BEST_PRIVATE else _APART if learns_apart(name) else _TOGETHER
+    sizes = {BEST_PRIVATE: _PRIVATE, POOLED: _POOLED}
+    size = sizes.get(name, _APART if learns_apart(name) else _TOGETHER)
     found = blank_network(names, *_ends(name, names), size.hidden, runs.SEED, size.networks)
     points = found.scaled(coordinates(name, asked))
     link = _private(asked) if name == BEST_PRIVATE else _learned(name, asked)
@@ -262,7 +281,7 @@ def _names(name: str) -> tuple[str, ...]:
         return ("arms", "first", *learning)
     if learns_apart(name):
         return ("arms", "first", "explored", "all explored", *learning)
-    return ("arms", "segments", "heterogeneity", "explored", *learning, "budget")
+    return ("arms", "segments", "heterogeneity", "explored", *learning, "budget", "two", "own")
 
 
 def _ends(name: str, names: tuple[str, ...], whole: bool = False) -> tuple[FloatArray, FloatArray]:
@@ -277,12 +296,16 @@ def _ends(name: str, names: tuple[str, ...], whole: bool = False) -> tuple[Float
     few, most = domain.segments
     apart = most if learns_apart(name) and not whole else 1
     narrow = math.sqrt(most) if name == POOLED and not whole else 1.0
+    visitors, lifts, signals, budget = VISITORS, LIFTS, SIGNALS, MOST_BUDGET
+    if learns_together(name):  # where its rows are
+        visitors, lifts, signals = (wider(one) for one in (domain.visitors, domain.lifts, SIGNALS))
+        budget = MORE_BUDGET * domain.budget
     corners = Question.of(
-        arms=[[2], [domain.arms]], visitors=VISITORS[0], segments=[few, most], base_rate=0.1,
+        arms=[[2], [domain.arms]], visitors=visitors[0], segments=[few, most], base_rate=0.1,
         lift=0.1, heterogeneity=0.0, budget=0.0,
     )  # fmt: skip
     first = coordinates(name, corners).get("first", np.zeros(1))
-    explored = float(np.log(2) - np.logaddexp(0, MOST_BUDGET)), 0.0
+    explored = float(np.log(2) - np.logaddexp(0, budget)), 0.0
     ends: dict[str, tuple[float, float]] = {
         "arms": (np.log(2), np.log(domain.arms)),
         "segments": (np.log(few), np.log(most)),
@@ -290,10 +313,12 @@ def _ends(name: str, names: tuple[str, ...], whole: bool = False) -> tuple[Float
         "first": (float(first.min()), float(first.max())),
         "explored": explored,
         "all explored": explored,
-        "budget": (0.0, np.log1p(MOST_BUDGET)),
-        "signal": (np.log(SIGNALS[0] / apart / narrow**2), np.log(SIGNALS[1])),
-        "visitors": (np.log(VISITORS[0] / apart), np.log(VISITORS[1])),
-        "lift": (np.log(LIFTS[0] / narrow), np.log(LIFTS[1])),
+        "budget": (0.0, np.log1p(budget)),
+        "signal": (np.log(signals[0] / apart / narrow**2), np.log(signals[1])),
+        "visitors": (np.log(visitors[0] / apart), np.log(visitors[1])),
+        "lift": (np.log(lifts[0] / narrow), np.log(lifts[1])),
+        "two": (0.0, 1.0),
+        "own": (0.0, np.log1p(signals[1] / few)),
     }
     low, high = np.array([ends[one] for one in names]).T
     return low, high

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -18,23 +18,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable._validation import FloatArray
+from deniable.expectations.posterior import LEAST_APART, MOST_JUDGED, judge
 from deniable.expectations.prior import Prior, best_rate, mean_rate
 from deniable.expectations.surface import (
     BEST_PRIVATE,
     LEAST_CLICKS,
+    MOST_BEFORE,
     POOLED,
     RANDOM,
     RATES,
     Question,
+    after_first,
+    domain_of,
     has_room,
     learns_apart,
+    learns_together,
     reach,
     usual,
 )
 from deniable.policies.base import Policy, as_served
 from deniable.policies.tables import PooledPolicy
 from deniable.strategies import STRATEGIES
-from deniable.studies.surface_posterior import learned, unlearned
 
 Counts: TypeAlias = NDArray[np.int64]
 
@@ -50,12 +54,12 @@ SIGNALS = (0.02, 1e6)
 VISITORS = (1e3, 1e10)
 LIFTS = (0.002, 0.5)
 
+BEYOND, MORE_BUDGET = 1.3, 1.1
+"""Rows of strategies that learn from all segments lie beyond the edge of the domain too, by this factor:
+a fit is worst where it has neighbours on one side only."""
+
 LOOKS = 1.5
 """How often, in a tenfold of visitors, a run is looked at on the way."""
-
-MOST_JUDGED, MOST_JUDGED_ALONE = 300.0, 3000.0
-"""The largest signal at which rows are judged by their counts, where segments learn from each other and
-where there is one; above, little luck is left."""
 
 LUCKY = (0.1, 1000.0)
 """Signals between which runs differ most by luck: most rows are made there."""
@@ -81,32 +85,10 @@ class Few(NamedTuple):
 
 FEW: dict[str, tuple[Few, ...]] = {
     POOLED: (Few(150, 2),),
-    "joint": (Few(183, 2), Few(240, 4, budget=1.0), Few(320, 8)),
 }
 
-LEAST_APART, MOST_LIFT = 0.01, 0.3
-"""Where the posterior is exact: heterogeneity (for its grid), and the lift of pooled segments (for the
-mean of clipped rates)."""
-
-
-@dataclass(frozen=True)
-class Domain:
-    """From which sizes experiments are drawn.
-
-    Attributes:
-        arms: the most.
-        segments: the fewest and the most.
-    """
-
-    arms: int
-    segments: tuple[int, int]
-
-
-def domain_of(name: str) -> Domain:
-    """The sizes that the surface of this name covers."""
-    if name in (POOLED, RANDOM) or learns_apart(name):
-        return Domain(50, (1, 20))
-    return Domain(20, (2, 10))
+MOST_LIFT = 0.3
+"""Up to this lift the mean of clipped rates is nearly a clipped mean, as pooled segments are judged."""
 
 
 def names() -> tuple[str, ...]:
@@ -126,6 +108,8 @@ def draw_questions(
         fitted: whether they are for a fit: fewer where runs hardly differ by luck, more where the budget
             is large.
     """
+    if fitted and learns_together(name):
+        return _wide_questions(name, count, rng)
     domain = domain_of(name)
     found: list[Question] = []
     while len(found) < count:
@@ -155,6 +139,38 @@ def draw_questions(
         if fitted or usual(name, asked):
             found.append(asked)
     return found
+
+
+def _wide_questions(name: str, count: int, rng: np.random.Generator) -> list[Question]:
+    """For the fit of a strategy that learns from all segments: a bit beyond its domain.
+
+    Runs differ most by luck where arms are few, and there a run costs least: half have two to four.
+    """
+    domain, (low, high) = domain_of(name), SIGNALS
+    fewest, most = np.log((1.6, domain.arms + 0.49))
+    found: list[Question] = []
+    while len(found) < count:
+        asked = Question.of(
+            arms=max(2, round(math.exp(fewest + (most - fewest) * rng.random() ** 1.5))),
+            visitors=round(_log_uniform(rng, *wider(domain.visitors))),
+            segments=round(_log_uniform(rng, domain.segments[0] - 0.4, domain.segments[1] + 0.49)),
+            base_rate=_log_uniform(rng, *RATES),
+            lift=_log_uniform(rng, *wider(domain.lifts)),
+            heterogeneity=rng.random(),
+            budget=MORE_BUDGET * domain.budget * rng.random() ** 1.7,
+        )
+        near = low / BEYOND <= asked.signal <= high * BEYOND and has_room(asked)
+        near &= asked.visitors * asked.base_rate >= LEAST_CLICKS / 2 * asked.arms
+        near &= after_first(name, asked) >= 1 - 1.5 * MOST_BEFORE
+        dull = not LUCKY[0] <= asked.signal <= LUCKY[1]
+        if near and not (dull and rng.random() < 0.6):
+            found.append(asked)
+    return found
+
+
+def wider(ends: tuple[float, float]) -> tuple[float, float]:
+    """Both a bit beyond the edge."""
+    return ends[0] / BEYOND, ends[1] * BEYOND
 
 
 class Rows(NamedTuple):
@@ -276,8 +292,8 @@ def _judged(
     rate, lift, part = (
         float(getattr(asked, key)) for key in ("base_rate", "lift", "heterogeneity")
     )
-    signal, total = float(asked.signal), float(asked.visitors)
-    exact, most = True, MOST_JUDGED_ALONE
+    signal = float(asked.signal)
+    exact = True
     if name == POOLED:  # segments do not matter to it: one with their mean rates
         lift *= math.sqrt(float(asked.shared))
         signal *= float(asked.shared)
@@ -286,18 +302,10 @@ def _judged(
     elif learns_apart(name):  # each segment by its own counts, which is all that it learns from
         signal, part = signal / float(asked.segments), 1.0
     else:
-        exact, most = part >= LEAST_APART, MOST_JUDGED
-    if not exact or signal > most:
+        exact = part >= LEAST_APART
+    if not exact or signal > MOST_JUDGED:
         return math.nan, math.nan, math.nan
-    prior = Prior(rate, lift, part)
-    found = learned(prior, shows, clicks, signal)
-    before = unlearned(prior, int(asked.arms), len(shows), signal)
-    seen = shows.sum(axis=1) / total
-    return (
-        float((found.rates * shows).sum() / total) - before.rate,
-        float(found.best @ seen) - before.best,
-        float(found.rates.mean(axis=1) @ seen) - before.rate,
-    )
+    return judge(Prior(rate, lift, part), shows, clicks, signal)
 
 
 def policy_of(name: str, asked: Question) -> Policy:
@@ -354,7 +362,10 @@ def looks_of(asked: Question, rng: np.random.Generator) -> list[Question]:
 
 
 def make_runs(
-    folder: Path, wanted: dict[str, int], seconds: float = float("inf")
+    folder: Path,
+    wanted: dict[str, int],
+    seconds: float = float("inf"),
+    part: tuple[int, int] = (0, 1),
 ) -> Iterator[tuple[str, int, float]]:
     """Make the files that are missing until the time is up; yields what was made, and its seconds.
 
@@ -362,10 +373,11 @@ def make_runs(
         folder: where files are, one for each thousand rows.
         wanted: files for each surface.
         seconds: after which no further file is begun.
+        part: which of how many processes this one is: it makes every so many-th file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
-    for number in range(max(wanted.values())):
+    for number in range(part[0], max(wanted.values()), part[1]):
         for name, count in wanted.items():
             path = _path(folder, name, number)
             if number >= count or path.exists():

@@ -45,8 +45,8 @@ class PlanRequest(BaseModel):
 def make_plan(wanted: PlanRequest) -> Plan:
     """Plan the privacy budget of an experiment. Nothing is stored.
 
-    Nothing is simulated either. If no precomputed expectation exists (segments of different sizes,
-    a trace budget), `expected.note` says what is left out.
+    Nothing is simulated either. If no precomputed expectation exists (segments of different sizes, a
+    trace budget, or values that the surface does not cover), `expected.note` says what is left out.
     """
     return plan(
         n_arms=wanted.arms,

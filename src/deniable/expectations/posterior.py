@@ -1,4 +1,4 @@
-"""Click rates after a run, given its counts: takes most of the luck out of the rows of the surface.
+"""Click rates after a run, given its counts: takes most of the luck out of simulated gains.
 
 What a strategy showed is worth its arms' true click rates, which were drawn from the prior. The expected
 rates given the counts have the same mean over many runs and vary less: little was learned where the
@@ -95,9 +95,57 @@ def unlearned(prior: Prior, n_arms: int, n_segments: int, signal: float) -> Unle
     return Unlearned(float(weight @ rate), float(np.diff(below, prepend=0.0) @ rate))
 
 
+MOST_JUDGED = 3000.0
+"""The largest signal at which runs are judged by their counts; above, little luck is left."""
+
+LEAST_APART = 0.01
+"""The least heterogeneity of several segments for which the grid is fine enough."""
+
+
+class Judged(NamedTuple):
+    """A run by the rates that are expected given its counts, by visitor.
+
+    Attributes:
+        shown: what the shown arms are expected to have more than usual.
+        best: the same of the best arms, less what these have usually; 0 on average.
+        usual: the same of all arms in equal parts; 0 on average.
+    """
+
+    shown: float
+    best: float
+    usual: float
+
+
+def judge(
+    prior: Prior, shows: NDArray[np.int64], clicks: NDArray[np.int64], signal: float
+) -> Judged:
+    """Judge a run by its counts; arguments as in `learned`.
+
+    >>> judge(Prior(0.1, 0.1, 1.0), np.array([[9, 9]]), np.array([[9, 0]]), 1.0).shown > 0
+    True
+    """
+    found = learned(prior, shows, clicks, signal)
+    before = unlearned(prior, shows.shape[1], len(shows), signal)
+    total = float(shows.sum())
+    seen = shows.sum(axis=1) / total
+    return Judged(
+        float((found.rates * shows).sum() / total) - before.rate,
+        float(found.best @ seen) - before.best,
+        float(found.rates.mean(axis=1) @ seen) - before.rate,
+    )
+
+
 def _grid(signal: float) -> FloatArray:
-    points = max(_FEWEST, math.ceil(_PER_ROOT_SIGNAL * math.sqrt(signal)))
-    return np.linspace(-_WIDTH, _WIDTH, points)
+    return np.linspace(-_WIDTH, _WIDTH, grid_points(signal))
+
+
+def grid_points(signal: float) -> int:
+    """How many points the grid has; what judging a run takes grows with their square.
+
+    >>> grid_points(1.0), grid_points(3000.0)
+    (121, 603)
+    """
+    return max(_FEWEST, math.ceil(_PER_ROOT_SIGNAL * math.sqrt(signal)))
 
 
 def _shared(likelihood: FloatArray, z: FloatArray, part: float) -> FloatArray:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from deniable._validation import FloatArray
+from deniable.expectations.posterior import learned, unlearned
 from deniable.expectations.prior import Prior, best_rate, mean_rate
 from deniable.expectations.surface import Question
 from deniable.studies import surface_luck, surface_runs
-from deniable.studies.surface_posterior import learned, unlearned
 
 SHOWS = np.array([[300, 80, 20], [150, 250, 40]])
 CLICKS = np.array([[33, 12, 1], [14, 38, 3]])
