@@ -44,7 +44,7 @@ _NEAR = (
     1.0  # gap in the challenger's clicks up to which the next one decides: the bar is at its rate
 )
 _SAFE = 5.0  # the leader's start above the bar, squared, in variances of its path
-_SWAY = 1.6  # the challenger's start below the bar, in standard deviations of its path
+_SWAY = 0.8  # the challenger's start below the bar, in standard deviations of its path
 _USED = 0.999  # of the leader's start above the bar; the rest is far above rounding errors
 _FACTORS = 16  # uniform numbers whose product cannot underflow
 
