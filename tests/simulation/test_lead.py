@@ -51,7 +51,7 @@ def _lost_and_kept(
     return lost, kept
 
 
-def _accepted(state: tuple[Any, ...], alone: bool, **parts: Any) -> Any:
+def _accepted(state: tuple[Any, ...], **parts: Any) -> Any:
     """Which totals are accepted, at the loose limit."""
     loose = {
         "LOG_MISS": LOG_LIMIT,
@@ -61,43 +61,36 @@ def _accepted(state: tuple[Any, ...], alone: bool, **parts: Any) -> Any:
         **parts,
     }
     keeps = as_python(lead.keeps_lead, **loose)
-    leads = as_python(lead.leads_all_clicks, **loose)
     accepted = np.zeros((SIZE + 1,) * 3, bool)
     n, c, k, d, wander, own_rate, other_rate = state
     for others in range(SIZE + 1):
         for wins in range(SIZE - others + 1):
             for hits in range(others + 1):
-                if alone:
-                    holds = leads(n, c, k, d, own_rate, SIZE - others, wins, hits)
-                else:
-                    rates = FALL * wander, wander, own_rate, other_rate
-                    holds = keeps(n, c, k, d, *rates, SIZE, others, wins, hits)
+                rates = FALL * wander, wander, own_rate, other_rate
+                holds = keeps(n, c, k, d, *rates, SIZE, others, wins, hits)
                 accepted[others, wins, hits] = holds
     return accepted
 
 
-@pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("name", STATES)
-def test_an_accepted_block_has_lost_the_lead_rarely(name: str, alone: bool) -> None:
-    """Two walks of both arms, or one of the leader alone: no more than one bound for each."""
+def test_an_accepted_block_has_lost_the_lead_rarely(name: str) -> None:
+    """Two walks of both arms: no more than one bound for each."""
     lost, kept = _lost_and_kept(*STATES[name])
     assert lost.sum() + kept.sum() == pytest.approx(1)
-    accepted = _accepted(STATES[name], alone)
-    bound = (1 if alone else 2) * math.exp(LOG_LIMIT)
-    assert lost[accepted].sum() <= bound
+    accepted = _accepted(STATES[name])
+    assert lost[accepted].sum() <= 2 * math.exp(LOG_LIMIT)
 
 
 def test_the_bounds_accept_blocks_in_which_the_lead_can_be_lost() -> None:
     """Otherwise the test above would say nothing."""
-    for alone in (False, True):
-        wrong, right = [], []
-        for state in STATES.values():
-            lost, kept = _lost_and_kept(*state)
-            accepted = _accepted(state, alone)
-            wrong.append(lost[accepted].sum())
-            right.append(kept[accepted].sum())
-        assert max(wrong) > 1e-4
-        assert max(right) > 0.3
+    wrong, right = [], []
+    for state in STATES.values():
+        lost, kept = _lost_and_kept(*state)
+        accepted = _accepted(state)
+        wrong.append(lost[accepted].sum())
+        right.append(kept[accepted].sum())
+    assert max(wrong) > 1e-4
+    assert max(right) > 0.3
 
 
 def test_a_bound_without_fluctuations_is_found_out() -> None:
@@ -107,7 +100,7 @@ def test_a_bound_without_fluctuations_is_found_out() -> None:
     found = []
     for state in STATES.values():
         lost, _ = _lost_and_kept(*state)
-        found.append(lost[_accepted(state, False, _growth=straight)].sum())
+        found.append(lost[_accepted(state, _growth=straight)].sum())
     assert max(found) > 2 * math.exp(LOG_LIMIT)
 
 

@@ -21,12 +21,12 @@ from deniable.simulation.job import SimulationJob, kernel_rule
 from deniable.simulation.kernels import (
     bit_parallel,
     block,
+    challenger_shows,
     decaying_exploration,
     leap,
     step,
     two_arms,
 )
-from deniable.simulation.kernels.block_length import pair_length
 from deniable.simulation.kernels.exploration import explore, scheduled
 from deniable.simulation.kernels.random_numbers import generator_state, hypergeometric, threshold
 from deniable.simulation.kernels.run import leap_space
@@ -81,7 +81,13 @@ def _coin_of(digits: Callable[[float], Any] = threshold) -> Any:
 
 
 def _pair_words(**parts: Any) -> Parts:
-    only_words = {"_coin": _coin_of(), "_BLOCK": 1e9, "LONG": 1e9, "_FAR": 1e9}
+    only_words = {
+        "_coin": _coin_of(),
+        "threshold": _word_of(),
+        "_BLOCK": 1e9,
+        "LONG": 1e9,
+        "_FAR": 1e9,
+    }
     return {
         "LONG": 1e9,
         "advance_two_arms": as_python(two_arms.advance_two_arms, **{**only_words, **parts}),
@@ -89,35 +95,20 @@ def _pair_words(**parts: Any) -> Parts:
 
 
 def _pair_blocks(**parts: Any) -> Parts:
-    length = pair_length
-    long = {
-        "pair_length": lambda *rest: min(rest[-1], 40 + 8 * length(*rest)),
-        "clicks_to_await": lambda *rest: (0, 0),
-        **parts,
-    }
-    taken = as_python(two_arms._take_block, **long)
+    """Blocks whose check takes both arms together, from the second arm's first show on."""
+
+    def long(n: int, c: int, k: int, d: int, *rest: float) -> float:
+        return min(rest[-1], 120.0) if k > 0 else 0.0
+
+    taken = as_python(two_arms._take_block, **{"lead_length": long, "_BLOCK": 0.0, **parts})
     # Blocks from the start on, but not where a tie is broken.
     return _pair_words(_BLOCK=0.0, _take_block=taken)
 
 
-def _smooth_blocks(**parts: Any) -> Parts:
-    """Blocks whose length and check take both arms together, from the second arm's first show on."""
-    length = pair_length
-
-    def long(n: int, c: int, k: int, d: int, *rest: float) -> float:
-        return min(rest[-1], 40 + 8 * length(n, c, k, d, *rest)) if k > 0 else 0.0
-
-    return _pair_blocks(lead_length=long, _BLOCK=0.0, **parts)
-
-
-def _awaited_blocks(**parts: Any) -> Parts:
-    """Blocks that end with the third click on the challenger."""
-    length = pair_length
-
-    def await_clicks(*rest: Any) -> tuple[int, int]:
-        return int(min(rest[-1], 40 + 8 * length(*rest))), 3
-
-    return _pair_blocks(clicks_to_await=await_clicks, **parts)
+def _pair_shows(**parts: Any) -> Parts:
+    """Blocks of the challenger's shows, so long that the leader often falls in them."""
+    taken = as_python(challenger_shows.take_shows, **{"_SAFE": 0.5, **parts})
+    return _pair_blocks(lead_length=lambda *rest: 0.0, take_shows=taken)
 
 
 def _words_of_arms(take: Parts, **parts: Any) -> Parts:
@@ -197,9 +188,28 @@ def _first_of_tie(visitors: int, coin: Any, arms: Any) -> None:
             two_arms._take_word(1, coin, arms)
 
 
-def _forget_the_last(longest: int, awaited: int, probability: float, state: Any) -> Any:
-    size, hits, _ = two_arms._await_clicks(longest, awaited, probability, state)
-    return size, hits, False
+def _stays_up(*arguments: Any) -> tuple[int, int]:
+    """The leader never falls to the bar."""
+    return 0, 0
+
+
+def _above_the_bar(others: int, bar: float, below: float, *rest: Any) -> Any:
+    """The challenger passes the bar unseen."""
+    return challenger_shows._until_bar(others, bar, below + 1e6, *rest)
+
+
+def _forget_the_last(*arguments: Any) -> Any:
+    """The click that ends a block is not counted."""
+    shown, hits, ended = challenger_shows._until_bar(*arguments)
+    return shown, hits - 1 if ended else hits, ended
+
+
+def _in_the_middle(rank: int, total: int, state: Any) -> float:
+    return 0.5
+
+
+def _all_before(place: int, mine: int, others: int, state: Any) -> int:
+    return others
 
 
 def _never(scale: float, state: Any) -> int:
@@ -216,8 +226,7 @@ NO_FAULT: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
     "blocks of a decaying schedule": (_decaying_blocks(), "dynamic", 4, THREE, 400),
     "words of two arms": (_pair_words(), "dynamic", 4, (0.3, 0.32), 400),
     "blocks of two arms": (_pair_blocks(), "constant", 3, (0.3, 0.32), 400),
-    "smooth blocks of two arms": (_smooth_blocks(), "constant", 3, (0.3, 0.32), 400),
-    "awaited clicks of two arms": (_awaited_blocks(), "constant", 3, (0.3, 0.32), 400),
+    "shows of the challenger": (_pair_shows(), "constant", 3, (0.3, 0.32), 400),
     "words of three arms": (_words_of_arms({}), "dynamic", 4, THREE, 400),
 }
 _off = {"_split_block": as_python(block._split_block, hypergeometric=_one_more)}
@@ -293,27 +302,42 @@ FAULTS: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
         _two,
         400,
     ),
-    "pair: all clicks first, unchecked": (
-        _pair_blocks(leads_all_clicks=_yes),
-        "constant",
-        3,
-        _two,
-        400,
-    ),
     "pair: both together, unchecked": (
-        _smooth_blocks(keeps_lead=_yes),
+        _pair_blocks(keeps_lead=_yes),
         "constant",
         3,
         _two,
         400,
     ),
-    "pair: an awaited click forgotten": (
-        _awaited_blocks(_await_clicks=_forget_the_last),
+    "shows: a fall overlooked": (
+        _pair_shows(first_fall=_stays_up, _NEAR=1e9, _SAFE=0.05),
         "constant",
-        1,
+        3,
         _two,
         400,
     ),
+    "shows: the bar passed unseen": (
+        _pair_shows(_until_bar=_above_the_bar),
+        "constant",
+        3,
+        _two,
+        400,
+    ),
+    "shows: a click forgotten": (
+        _pair_shows(_until_bar=_forget_the_last),
+        "constant",
+        3,
+        _two,
+        400,
+    ),
+    "shows: all in the middle": (
+        _pair_shows(_order_statistic=_in_the_middle),
+        "constant",
+        3,
+        _two,
+        400,
+    ),
+    "shows: all before a fall": (_pair_shows(_shows_before=_all_before), "constant", 1, _two, 400),
     "pair: not dropping the rest": (_pair_blocks(_walk=_walk_on), "constant", 3, _two, 400),
     "pair: hypergeometric off by one": (
         _pair_blocks(hypergeometric=_one_more),

@@ -17,7 +17,6 @@ from deniable.simulation.kernels.state import FloatArray, IntArray
 _CERTAIN = 0.7  # share of the length at which the expected worst order closes the gap
 _SWING = 5.2  # standard deviations that an accepted path must keep away, plus a margin
 _LIKELY = 0.65
-_FEW = 24.0  # clicks up to which waiting for each is cheaper than a binomial draw, with its risk
 _LONG = 200.0  # from this many visitors, fluctuations are smaller than worst orders
 
 
@@ -67,61 +66,6 @@ def _swinging_length(gap: float, rise: float, sway: float, arm_sway: float, seen
     mixed = _LIKELY * root * root
     both = gap / (sway + arm_sway)
     return max(mixed, min(_LIKELY * both * both, float(seen)))
-
-
-@compiled
-def pair_length(
-    n: int,
-    c: int,
-    k: int,
-    d: int,
-    wander: float,
-    own_rate: float,
-    other_rate: float,
-    longest: float,
-) -> float:
-    """The same for two arms: the leader has c clicks in n shows, the challenger d in k."""
-    shown = float(max(k, 1))
-    other = d / shown
-    gap = c / n - other
-    rise = wander * other_rate * (1.0 - other) / shown
-    closing = (1.0 - wander) * (1.0 - own_rate) * other / n + rise
-    if gap * _CERTAIN >= closing * longest:
-        return longest
-    reach = _CERTAIN * gap / closing
-    if reach > _LONG:
-        sway = _SWING * math.sqrt((1.0 - wander) * own_rate * (1.0 - own_rate)) / n
-        arm_sway = _SWING * math.sqrt(wander * other_rate * (1.0 - other_rate)) / shown
-        reach = max(reach, _swinging_length(gap, rise, sway, arm_sway, n + k))
-    return min(longest, max(1.0, reach))
-
-
-@compiled
-def clicks_to_await(
-    n: int,
-    c: int,
-    k: int,
-    d: int,
-    wander: float,
-    own_rate: float,
-    other_rate: float,
-    longest: float,
-) -> tuple[int, int]:
-    """Return after how many visitors, or clicks on the challenger, to end a block, if these are few.
-
-    If a few clicks would close the gap, their number in a block of fixed length is often too large.
-    A block that ends with one of them has no such risk. 0 clicks: better a block of fixed length.
-    """
-    shown = float(max(k, 1))
-    other = d / shown
-    gap = c / n - other
-    hits = wander * other_rate
-    rise = hits * (1.0 - other) / shown
-    sway = _SWING * math.sqrt((1.0 - wander) * own_rate * (1.0 - own_rate)) / n
-    root = 2.0 * gap / (sway + math.sqrt(sway * sway + 4.0 * rise * gap))
-    length = min(longest, root * root)
-    clicks = length * hits
-    return int(length), int(clicks) if clicks < _FEW and hits < 0.5 else 0
 
 
 @compiled

@@ -19,7 +19,7 @@ import numpy as np
 from deniable._compile import compiled
 from deniable.simulation.kernels.block import settle_block
 from deniable.simulation.kernels.block_length import schedule_length
-from deniable.simulation.kernels.exploration import scheduled
+from deniable.simulation.kernels.exploration import scheduled, total
 from deniable.simulation.kernels.lead import keeps_lead
 from deniable.simulation.kernels.leader import keeps_leader
 from deniable.simulation.kernels.random_numbers import (
@@ -50,7 +50,7 @@ def advance_decaying(floor: float, visitors: int, space: LeapSpace, world: World
     Args:
         floor: the rule's minimum exploration.
         visitors: maximum number of visitors.
-        space: scratch space, with an arm that leads alone.
+        space: scratch space, with an arm that leads alone and the exploration of the first visitor.
         world: a world with one segment.
     """
     n_arms = world.rates.shape[1]
@@ -58,7 +58,7 @@ def advance_decaying(floor: float, visitors: int, space: LeapSpace, world: World
     leader = space.leaders.arms[0]
     size, steps, wandering = 0, 0, 0
     share = 1.0 - 1.0 / n_arms  # share of exploring visitors who see another arm
-    high = share * max(floor, scheduled(n_arms, world.clocks[0] + 1))
+    high = share * total(space.exploring[0])
     first, last_low = high, high
     while size < visitors and steps < STEPS:
         clock = world.clocks[0] + size

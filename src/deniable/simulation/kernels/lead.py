@@ -18,9 +18,6 @@ neither the path nor the probability of the totals, and the steps need not have 
 if N max f is a bound on the sum: exploration may fall. The bound on f is Bernstein's,
 
     e^x - 1 - x <= (x^2 / 2) / (1 - x / 3), x < 3, of either sign.
-
-If few clicks would close the gap, the challenger's are drawn first and assumed to come first. Given
-them, only the leader's own walk matters: weight 0.
 """
 
 from __future__ import annotations
@@ -147,23 +144,6 @@ def keeps_lead(
         if size * fastest - margin > LOG_MISS:
             return False
     return True
-
-
-@compiled
-def leads_all_clicks(
-    n: int, c: int, k: int, d: int, own_rate: float, mine: int, wins: int, hits: int
-) -> bool:
-    """The same if all the challenger's clicks come first; `mine` visitors see the leader."""
-    rate = (d + hits) / max(k + hits, 1)
-    start = c - rate * n
-    if start <= 0.0 or mine == 0:
-        return start > 0.0
-    square, cube = _moments(rate, own_rate)
-    down, up = _tilts(square, cube, own_rate - rate, mine)
-    if down <= 0.0 or up <= 0.0 or max(down, up) > _STEEPEST:
-        return False
-    fastest = max(_growth(down, rate, own_rate), _growth(-up, rate, own_rate))
-    return mine * fastest - down * start - up * (start + wins - rate * mine) <= LOG_MISS
 
 
 @compiled

@@ -85,8 +85,13 @@ def leap_visitors(
         # Without a bonus now or later, all visitors see random arms, whichever arm leads.
         matters = bonus > 0.0 or not settled
         longest = size
-        if matters:
-            size = _quiet_length(leaders, sure, bonus, world, size)
+        pair = 0
+        if decaying and words is None:
+            pair = _pair_length(leaders.arms[0], sure, world, longest)
+        if LONG < pair < clock >> 3:
+            size = pair
+        elif matters:
+            size = max(pair, _quiet_length(leaders, sure, bonus, world, size))
         steady = alone and settled and n_arms == 2
         near = size < LONG and end - clock >= WORD
         if (
@@ -104,8 +109,6 @@ def leap_visitors(
             run = min(_SINGLE_RUN, end - clock)
             step_visitors(rule, run, leaders, space.step, world)
         elif decaying:
-            if words is None:
-                size = max(size, _pair_length(leaders.arms[0], sure, world, longest))
             advance_decaying(rule.floor, size, space, world)
         else:
             n_undecided = 0

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from deniable._compile import compiled
-from deniable.simulation.kernels.block_length import clicks_to_await, pair_length
+from deniable.simulation.kernels.challenger_shows import take_shows
 from deniable.simulation.kernels.exploration import scheduled
-from deniable.simulation.kernels.lead import keeps_lead, lead_length, leads_all_clicks
+from deniable.simulation.kernels.lead import keeps_lead, lead_length
 from deniable.simulation.kernels.leader import PRODUCT_SAFE, almost_surely_below
 from deniable.simulation.kernels.random_numbers import (
     FULL_WORD,
@@ -47,6 +47,8 @@ WORD = 64
 LONG = 250.0  # block length from which drawing it by binomials is cheaper
 _BLOCK = 200.0  # ... from which it is cheaper here, without arrays
 _FAR = 4000.0  # ... from which many steps of a decaying schedule are better processed together
+_CLOSE = 100  # failures of the leader that would close the gap: from here on, count in shows
+_OFTENER = 4  # ... of a challenger that was shown this many times less often
 _SHARE = 0.7  # share of the visitors whose expected worst order would close the gap
 _TINY, _SURE = 1e-300, 1.0 - 1e-16
 _LEAF = 16  # parts of this size are walked through
@@ -93,17 +95,19 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
     explored = (rule.fixed[0], rule.fixed[1])
     epoch_end = NEVER if rule.kind == FIXED else clock
     rare_at = NEVER
-    loose, scale = 0.0, 0.0
+    loose, scale, rate = 0.0, 0.0, 1.0
     coin = _coin(explored, common)
+    limits = (threshold(rates[0]), threshold(rates[1]))
     while clock < end:
         if clock >= epoch_end:
             # From clock + 1 on. The epoch is short enough that few visitors are rare.
-            first = max(floor, scheduled(rates.size, clock + 1))
-            epoch_end = clock + 64 + clock // 128
-            rate = first
-            if clock + 1 >= rule.turns[-1]:
-                epoch_end = NEVER
-            else:
+            settled = clock + 1 >= rule.turns[-1]
+            if settled or clock == start:
+                rate = max(floor, scheduled(rates.size, clock + 1))
+            # Else that of the last epoch's end: exploration is no higher after it.
+            first = rate
+            epoch_end = NEVER if settled else clock + 64 + clock // 128
+            if not settled:
                 rate = max(floor, scheduled(rates.size, epoch_end))
             loose = first - rate
             scale = wait_scale(loose)
@@ -147,8 +151,11 @@ def advance_two_arms(rule: Rule, visitors: int, stack: IntArray, arms: Arms) -> 
         if longer and epoch_end != NEVER and clock > start:
             break
         room = min(end, epoch_end, rare_at) - clock
-        if ahead > _BLOCK * closing and room >= _BLOCK:
-            clock += _take_block(room, wander, leader, stack, arms)
+        long = ahead > _BLOCK * closing
+        if shows[leader] > _OFTENER * shows[other]:
+            long = long or abs(gap) > _CLOSE * clicks[other]
+        if long and room >= _BLOCK:
+            clock += _take_block(room, wander, limits[other], leader, stack, arms)
         else:
             size = min(WORD, room, extra_at - clock)
             _take_word(size, coin, arms)
@@ -289,17 +296,20 @@ def _while_leading(
 
 
 @compiled
-def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms: Arms) -> int:
+def _take_block(
+    longest: int, wander: float, limit: np.uint64, leader: int, stack: IntArray, arms: Arms
+) -> int:
     """Advance by one block, as far as the lead is kept; return by how many visitors.
 
     Like a block of `block.py` (drawn, checked, split, walked through), but specialised for the most
     common case, in a few numbers: `others` visitors see the challenger and click `hits` times, and
-    the rest see the leader and click `wins` times. The first check is that of `lead.py`; if a few
-    clicks on the challenger would close the gap, the block ends with one of them.
+    the rest see the leader and click `wins` times. The first check is that of `lead.py`. If single
+    clicks matter, the block is one of `challenger_shows.py`.
 
     Args:
         longest: maximum number of visitors.
         wander: probability of seeing the challenger.
+        limit: the challenger's click rate, as binary digits.
         leader: the arm that leads, 0 or 1.
         stack: scratch space for parts of the block, (DEPTH, 4).
         arms: advanced in place.
@@ -308,28 +318,14 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
     n, c = arms.shows[leader], arms.clicks[leader]
     k, d = arms.shows[1 - leader], arms.clicks[1 - leader]
     length = lead_length(n, c, k, d, wander, own_rate, other_rate, float(longest))
-    smooth = length > _BLOCK
-    size, awaited, hits = int(length), 0, 0
-    if not smooth:
-        size, awaited = clicks_to_await(n, c, k, d, wander, own_rate, other_rate, float(longest))
-        if awaited == 0:
-            size = int(pair_length(n, c, k, d, wander, own_rate, other_rate, float(longest)))
-    clicked = False  # whether the block is followed by a click on the challenger
-    if awaited > 0:
-        size, hits, clicked = _await_clicks(size, awaited, wander * other_rate, state)
-        missing = wander * (1.0 - other_rate) / (1.0 - wander * other_rate)
-        others = hits + binomial(size - hits, missing, state)
-    else:
-        others = binomial(size, wander, state)
-        hits = binomial(others, other_rate, state)
+    if length <= _BLOCK:
+        return take_shows(longest, wander, limit, leader, stack, arms)
+    size = int(length)
+    others = binomial(size, wander, state)
+    hits = binomial(others, other_rate, state)
     wins = binomial(size - others, own_rate, state)
     # What is bounded before the totals are known must be checked before they are split.
-    if smooth:
-        kept = keeps_lead(
-            n, c, k, d, wander, wander, own_rate, other_rate, size, others, wins, hits
-        )
-    else:
-        kept = leads_all_clicks(n, c, k, d, own_rate, size - others, wins, hits)
+    kept = keeps_lead(n, c, k, d, wander, wander, own_rate, other_rate, size, others, wins, hits)
     done = 0
     depth = 0
     leading = True
@@ -366,31 +362,9 @@ def _take_block(longest: int, wander: float, leader: int, stack: IntArray, arms:
         depth -= 1
         size, others = stack[depth, 0], stack[depth, 1]
         wins, hits = stack[depth, 2], stack[depth, 3]
-    if leading and clicked:
-        done, k, d = done + 1, k + 1, d + 1
     arms.shows[leader], arms.clicks[leader] = n, c
     arms.shows[1 - leader], arms.clicks[1 - leader] = k, d
     return done
-
-
-@compiled
-def _await_clicks(
-    longest: int, awaited: int, probability: float, state: WordArray
-) -> tuple[int, int, bool]:
-    """Return a block's visitors and its clicks on the challenger, and whether another click follows.
-
-    The block ends before the last awaited click. Given how many there are, those in it are anywhere.
-    """
-    scale = wait_scale(probability)
-    size, hits = 0, 0
-    while True:
-        size += failures_before_success(scale, state)
-        if size >= longest:
-            return longest, hits, False
-        if hits == awaited - 1:
-            return size, hits, True
-        size += 1
-        hits += 1
 
 
 @compiled
