@@ -255,7 +255,7 @@ def test_simulated_losses_have_the_noise_that_they_tell(horizon: int, strategy: 
 def test_judging_runs_by_their_counts_leaves_the_mean_and_less_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = Asked(4, 20_000, 3, None, Prior(0.1, 0.05, 0.5))
+    asked = Asked(4, 5_000, 3, None, Prior(0.1, 0.05, 0.5))
     ((judged, noise, _),) = simulate_budgets(asked, "joint", [1.0], 150)
     monkeypatch.setattr(simulated, "MOST_JUDGED", 0.0)
     ((plain, more, _),) = simulate_budgets(asked, "joint", [1.0], 150)

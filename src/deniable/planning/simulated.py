@@ -42,6 +42,9 @@ WORLDS, FEWEST = 200, 40
 SECONDS, LONGEST = 1.5, 3.0
 """What one strategy at one budget may take, roughly: with more draws than FEWEST, and with these."""
 
+MOST_LIFT = 0.3
+"""Up to this lift hardly any rate is clipped at the bottom, so that means of segments are normal."""
+
 Progress = Callable[[int, int], None]
 """Hears how many runs are done, and of how many."""
 
@@ -196,12 +199,18 @@ class _Run(NamedTuple):
         """What perfect information gains by visitor with these rates."""
         return float((self.rates.max(axis=1) - self.rates.mean(axis=1)) @ self.shares)
 
+    @property
+    def shared_gain(self) -> float:
+        """What the best arm for everybody gains by visitor."""
+        means = self.shares @ self.rates
+        return float(means.max() - means.mean())
+
 
 def _summed(asked: Asked, runs: Sequence[_Run]) -> Simulated:
     """The mean of the runs, less what luck explains of it: what is 0 on average.
 
-    That is by how much perfect information gained more than usual and, where runs are judged by their
-    counts, what `Judged` names.
+    That is by how much perfect information and the best arm for everybody gained more than usual and,
+    where runs are judged by their counts, what `Judged` names.
     """
     prior, visitors = asked.prior, asked.horizon
     best = float(best_rate(asked.n_arms, prior.base_rate, prior.lift))
@@ -211,6 +220,11 @@ def _summed(asked: Asked, runs: Sequence[_Run]) -> Simulated:
         return Simulated(Outcome(best * visitors, 0.0, 0.0, 0.0), 0.0, len(runs))
     share = 1 - lost / unit
     luck = [np.array([run.gain for run in runs]) / unit - 1]
+    if prior.lift <= MOST_LIFT and has_room(_question(asked)):
+        # A segment's share of the visitors, squared: how much of its own the mean of all keeps.
+        kept = float(runs[0].shares @ runs[0].shares)
+        usual = math.sqrt(1 - prior.heterogeneity + prior.heterogeneity * kept)
+        luck.append(np.array([run.shared_gain for run in runs]) / unit - usual)
     if _is_judged(asked):
         signal = _signal(asked)
         judged = np.array([judge(prior, run.shows, run.clicks, signal) for run in runs]).T / unit
@@ -320,15 +334,7 @@ def beyond_words(asked: Asked, strategy: str, budgets: Sequence[float]) -> str:
     """
     name = surface_name(strategy, asked.n_segments) if strategy not in RIVALS else strategy
     domain, prior = domain_of(name), asked.prior
-    question = Question.of(
-        arms=asked.n_arms,
-        visitors=asked.horizon,
-        segments=asked.n_segments,
-        base_rate=prior.base_rate,
-        lift=prior.lift,
-        heterogeneity=prior.heterogeneity,
-        budget=max(budgets),
-    )
+    question = _question(asked)
     before = f"more than {MOST_BEFORE:.0%} of the visitors before the first table"
     clipped = f"rates that are clipped within {LEAST_ROOM:g} standard deviations"
     reasons = {
@@ -348,4 +354,17 @@ def beyond_words(asked: Asked, strategy: str, budgets: Sequence[float]) -> str:
     }
     return (
         ", ".join(word for word, holds in reasons.items() if holds) or "a signal out of its range"
+    )
+
+
+def _question(asked: Asked) -> Question:
+    prior = asked.prior
+    return Question.of(
+        arms=asked.n_arms,
+        visitors=asked.horizon,
+        segments=asked.n_segments,
+        base_rate=prior.base_rate,
+        lift=prior.lift,
+        heterogeneity=prior.heterogeneity,
+        budget=0.0,
     )
