@@ -86,7 +86,7 @@ FAULTS = (
         (f"{EXPECTATION}::test_the_cost_of_the_budget_is_told_by_day",),
     ),
     Fault(
-        "planning/expectation.py",
+        "planning/asked.py",
         "        return bool(equal) and not self.trace_budget",
         "        return True",
         "segments of different sizes are told as if they were of one size",
@@ -128,7 +128,7 @@ FAULTS = (
     ),
     Fault(
         "planning/expectation.py",
-        "worst * gain if covered and asked.usual else None",
+        "worst * gain if asked.usual and asked.look_up(best, budget).on_surface else None",
         "worst * gain",
         "a plan promises the surface's accuracy where nobody compared it",
         (f"{EXPECTATION}::test_the_plan_says_how_far_its_surface_may_be_off",),

@@ -31,6 +31,7 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("GET", "/v1/experiments/checkout", "read"),
     ("GET", "/v1/experiments/checkout/counts", "read"),
     ("GET", "/v1/experiments/checkout/results", "read"),
+    ("GET", "/v1/experiments/checkout/summary", "read"),
     ("GET", "/v1/ledger", "read"),
     ("POST", "/v1/plan", "read"),
     ("GET", "/v1/ledger/verification", "read"),
