@@ -120,7 +120,8 @@ def _bars_title(found: Allocation, shown: int) -> str:
     rest = found.portfolio.size - shown
     if not rest:
         return title
-    return f"{title}; {rest:,} more experiments have {'less, or none' if shown == MOST_BARS else 'none'}"
+    others = "1 more experiment has" if rest == 1 else f"{rest:,} more experiments have"
+    return f"{title}; {others} {'less, or none' if shown == MOST_BARS else 'none'}"
 
 
 def allocation_data(found: Allocation, outcomes: Sequence[RuleOutcome]) -> dict[str, Records]:
