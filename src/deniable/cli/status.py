@@ -87,6 +87,8 @@ def _print_all(service: Deniable, firm: Firm, as_json: bool) -> None:
 
 def print_summary(found: ExperimentSummary) -> None:
     """Where an experiment stands, as tables."""
+    from deniable.planning.report import bound_words
+
     print_table(
         f"{found.experiment}, {found.status}",
         ("visitors", "clicks", "rate", "over random arms", "random arms", "lost", "bound"),
@@ -98,7 +100,7 @@ def print_summary(found: ExperimentSummary) -> None:
                 found.gain_over_random,
                 found.random_share,
                 found.clicks_lost,
-                found.regret_bound,
+                bound_words(found.regret_bound, found.visitors),
             )
         ],
     )
@@ -141,7 +143,13 @@ def print_summary(found: ExperimentSummary) -> None:
         "Over time",
         ("time (UTC)", "visitors", "clicks", "lost", "bound"),
         [
-            (one.time, one.visitors, sum(one.clicks.values()), one.clicks_lost, one.regret_bound)
+            (
+                one.time,
+                one.visitors,
+                sum(one.clicks.values()),
+                one.clicks_lost,
+                bound_words(one.regret_bound, one.visitors),
+            )
             for one in found.history[-MOST_MOMENTS:]
         ],
     )
