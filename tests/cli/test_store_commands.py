@@ -62,6 +62,7 @@ def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     status = json.loads(ok(capsys, "status", "--json"))
     assert sum(c["shows"] for c in status["experiments"][0]["counts"]) == 20
     assert "remaining" in ok(capsys, "status")
+    assert "says nothing" in ok(capsys, "status", "checkout")  # a bound of all 20 visitors
     assert "sound: " in ok(capsys, "ledger", "verify")
     heads = json.loads(ok(capsys, "ledger", "verify", "--json"))["heads"]
     noted = [part for chain, end in heads.items() for part in ("--head", f"{chain}={end}")]
