@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ for name in [name for name in os.environ if name.startswith("DENIABLE_")]:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+thrift.note_whether_compiled()
 thrift.scratch_in_memory()
 thrift.no_authorities()
 thrift.tables_from_a_copy()
@@ -98,6 +99,12 @@ FIXTURES = {"browser": "browser", "postgres": "postgres", "postgres_database": "
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: some tests wait for a process, a browser or a timer."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    with thrift.one_compiles():
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -187,6 +194,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     unproved = [report for report in skipped if not _left_out(report)]
     if unproved and "DENIABLE_NO_SKIPS" in os.environ and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    thrift.garbage_collected_once_more()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

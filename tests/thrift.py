@@ -7,12 +7,14 @@ migrations make, and clients verify certificates. The tests of migrations use th
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +27,9 @@ from deniable.storage import connect as connecting
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30
 """Bytes that must be free there; the tests need a tenth of it."""
+
+_COMPILED = "TESTS_ARE_COMPILED"
+"""An environment variable for the workers."""
 
 Item = TypeVar("Item")
 
@@ -56,6 +61,36 @@ def garbage_collected_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+
+
+def garbage_collected_once_more() -> None:
+    """Collect what is left: pytest does it five times at the end, and then has little to visit."""
+    gc.collect()
+    gc.freeze()
+
+
+def note_whether_compiled() -> None:
+    """Tell the workers, before they start, whether a fresh clone has to be compiled."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        compiled = any(Path(__file__).parent.glob("*/__pycache__"))
+        os.environ[_COMPILED] = str(compiled)
+
+
+@contextmanager
+def one_compiles() -> Iterator[None]:
+    """In a fresh clone, one worker collects the tests first: the others find all modules compiled."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None or os.environ.get(_COMPILED) == "True":
+        yield
+        return
+    turn = Path(tempfile.gettempdir()) / f"deniable-collection-{run}"
+    with turn.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        yield
+    turn.unlink(missing_ok=True)
 
 
 def tables_from_a_copy() -> None:
