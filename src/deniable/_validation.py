@@ -68,8 +68,9 @@ def single(argument: str, array: FloatArray) -> float:
 
 def count(argument: str, value: ArrayLike, minimum: int) -> FloatArray:
     """Validate integers of at least `minimum`; 1e6 is valid, 2.5 and True are not."""
-    if type(value) is int and minimum <= value < _EXACT:
-        return np.array(value, np.float64)
+    given: object = value
+    if type(given) is int and minimum <= given < _EXACT:
+        return np.array(given, np.float64)
     allowed = f"a whole number, {minimum} or more"
     array = _floats(argument, value, allowed)
     good = np.isfinite(array) & (array >= minimum) & (array == np.floor(array))
