@@ -24,6 +24,7 @@ from deniable.charts.theme import (
     rows,
     strategy_encodings,
     themed,
+    with_datasets,
 )
 from deniable.expectations.expected import expected_loss, has_surface
 from deniable.privacy.belief import belief_curve
@@ -90,7 +91,7 @@ def plan_chart(plan: Planned) -> ChartType:
     chart = chart.resolve_scale(color="independent", strokeDash="independent")
     data = plan_data(plan)
     wanted = {dataset for name in shown for dataset in PANELS[name].datasets}
-    return themed(chart).properties(datasets={name: data[name] for name in sorted(wanted)})
+    return with_datasets(themed(chart), {name: data[name] for name in sorted(wanted)})
 
 
 def plan_data(plan: Planned) -> dict[str, Records]:
@@ -378,7 +379,7 @@ def _words(
     base: ChartType, field: str = "text:N", *, color: str = INK, **place: str | float
 ) -> ChartType:
     """Return text with a halo, to be legible over lines."""
-    text = base.encode(text=field)
+    text = base.encode(text=alt.Text(field))
     halo = text.mark_text(fontSize=11, stroke="white", strokeWidth=4, opacity=0.85, **place)
     return halo + text.mark_text(fontSize=11, color=color, **place)
 

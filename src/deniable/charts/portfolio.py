@@ -28,6 +28,7 @@ from deniable.charts.theme import (
     rows,
     themed,
     values,
+    with_datasets,
 )
 from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation, allocate
@@ -77,7 +78,7 @@ def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int
     chart = alt.concat(*(panel.properties(width=WIDTH) for panel in panels), columns=2, spacing=28)
     chart = chart.resolve_scale(color="independent")
     wanted = [name for panel in list(PANELS.values())[: len(panels)] for name in panel.datasets]
-    return themed(chart).properties(datasets={name: data[name] for name in wanted})
+    return with_datasets(themed(chart), {name: data[name] for name in wanted})
 
 
 def allocation_html(found: Allocation, most: int = 25) -> str:

@@ -112,6 +112,12 @@ def themed(chart: ChartType) -> ChartType:
     )
 
 
+def with_datasets(chart: ChartType, datasets: dict[str, Records]) -> ChartType:
+    """Set the data that a chart reads by name; `properties` would validate every record."""
+    chart.datasets = datasets
+    return chart
+
+
 def ordered_scale(values: list[str]) -> tuple[list[str], list[list[int]]]:
     """Return a colour and a dash for each value of an ordered series, repeating after five."""
     colours = [ORDERED_COLOURS[i % len(ORDERED_COLOURS)] for i in range(len(values))]
