@@ -7,6 +7,7 @@ be read side by side.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,9 @@ def eps_dyn(k: int, n: int) -> Real:
     return min(mpf(1), mp.cbrt(k * mp.log(n) / n))
 
 
+@lru_cache(maxsize=10_000)
 def root(k: int, gamma: float) -> Real:
-    """The exhaustion clock by mpmath's own Lambert W."""
+    """The exhaustion clock by mpmath's own Lambert W; kept, because it depends on no T or J."""
     with mp.workdps(80):
         y = eps(k, gamma) ** 3 / k
         if y >= mp.exp(-1):

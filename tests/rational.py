@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from math import ceil, floor
+from math import factorial
 
 _BITS = 320
 
@@ -17,20 +16,27 @@ def exp_bounds(x: Fraction) -> tuple[Fraction, Fraction]:
     while x > Fraction(1, 256):
         x /= 2
         halvings += 1
-    low, term = Fraction(1), Fraction(1)
-    for i in range(1, 40):
-        term = term * x / i
-        low += term
+    # 1 + x/1 (1 + x/2 (... (1 + x/39))) in integers: reducing a fraction takes longer than the rest.
+    top = below = 1
+    for i in range(39, 0, -1):
+        below *= i * x.denominator
+        top = below + top * x.numerator
+    low = Fraction(top, below)
     # All later terms together are below twice the next one.
-    high = low + 2 * term * x / 40
-    low, high = _round(low, floor), _round(high, ceil)
+    high = low + 2 * x**40 / factorial(40)
+    low, high = _down(low), _up(high)
     for _ in range(halvings):
-        low, high = _round(low * low, floor), _round(high * high, ceil)
+        low, high = _down(low * low), _up(high * high)
     return low, high
 
 
-def _round(value: Fraction, rounding: Callable[[Fraction], int]) -> Fraction:
-    size = value.numerator.bit_length() - value.denominator.bit_length()
-    shift = _BITS - size
-    scaled = value * Fraction(2) ** shift
-    return Fraction(rounding(scaled)) / Fraction(2) ** shift
+def _down(value: Fraction) -> Fraction:
+    top, below = value.numerator, value.denominator
+    shift = _BITS - (top.bit_length() - below.bit_length())
+    if shift < 0:
+        return Fraction(top // (below << -shift) << -shift)
+    return Fraction((top << shift) // below, 1 << shift)
+
+
+def _up(value: Fraction) -> Fraction:
+    return -_down(-value)

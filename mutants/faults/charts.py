@@ -17,8 +17,8 @@ DATA = ("tests/charts/test_charts.py",)
 FAULTS = (
     Fault(
         "charts/planning.py",
-        '        y2="high:Q",\n    )\n    none',
-        '        y2="low:Q",\n    )\n    none',
+        '        y2=alt.Y2("high:Q"),\n    )\n    none',
+        '        y2=alt.Y2("low:Q"),\n    )\n    none',
         "the band of beliefs has no height",
         _of("belief"),
     ),
@@ -54,15 +54,15 @@ FAULTS = (
     ),
     Fault(
         "charts/simulation.py",
-        'sure = base.mark_rule(strokeWidth=5).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")',
-        'sure = base.mark_rule(strokeWidth=5).encode(x=alt.X("low:Q", scale=scale), x2="low:Q")',
+        'x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q")',
+        'x=alt.X("low:Q", scale=scale), x2=alt.X2("low:Q")',
         "the interval of the mean has no width",
         _of("clicks of policies"),
     ),
     Fault(
         "charts/results.py",
-        'x=alt.X("low:Q", scale=scale, **mean), x2="high:Q"',
-        'x=alt.X("estimate:Q", scale=scale, **mean), x2="high:Q"',
+        'x=alt.X("low:Q", scale=scale, **mean), x2=alt.X2("high:Q")',
+        'x=alt.X("estimate:Q", scale=scale, **mean), x2=alt.X2("high:Q")',
         "the interval of an arm begins at its estimate",
         _of("arms with intervals"),
     ),
@@ -96,8 +96,8 @@ FAULTS = (
     ),
     Fault(
         "charts/studies.py",
-        'y=alt.Y("q25:Q"), y2="q75:Q"',
-        'y=alt.Y("median:Q"), y2="q75:Q"',
+        'y=alt.Y("q25:Q"), y2=alt.Y2("q75:Q")',
+        'y=alt.Y("median:Q"), y2=alt.Y2("q75:Q")',
         "the lower quartile is the median",
         _of("clicks of a firm"),
     ),

@@ -13,13 +13,19 @@ BLOCK = 1 << 14
 """Elements per block: enough to amortise the cost of a call, few enough for the L2 cache."""
 
 
+def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that these broadcast to. Mostly all are equal, which is quick to see."""
+    first = shapes[0]
+    return first if all(shape == first for shape in shapes) else np.broadcast_shapes(*shapes)
+
+
 def in_blocks(formula: Callable[..., FloatArray], *arguments: FloatArray) -> FloatArray:
     """Return formula(*arguments) for an elementwise formula; the arguments broadcast.
 
     >>> float(in_blocks(lambda x, y: x * y, np.arange(100_000.0), np.array(2.0)).sum())
     9999900000.0
     """
-    shape = np.broadcast_shapes(*(argument.shape for argument in arguments))
+    shape = common_shape(*(argument.shape for argument in arguments))
     size = math.prod(shape)
     if size <= BLOCK:
         return formula(*arguments)

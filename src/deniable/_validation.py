@@ -18,6 +18,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 Floats: TypeAlias = np.float64 | NDArray[np.float64]
 """Result of a formula: a scalar for scalars, an array for arrays."""
 
+_EXACT = 2**53  # integers below it are floats
+
 
 def unwrap(values: FloatArray) -> Floats:
     """Convert a zero-dimensional array to a scalar; return other arrays unchanged."""
@@ -25,6 +27,8 @@ def unwrap(values: FloatArray) -> Floats:
 
 
 def _floats(argument: str, value: ArrayLike, allowed: str) -> FloatArray:
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        return value  # what formulas pass on to each other
     if _has_a_boolean(value):
         raise InvalidArgumentError(argument, value, allowed)
     try:
@@ -64,10 +68,12 @@ def single(argument: str, array: FloatArray) -> float:
 
 def count(argument: str, value: ArrayLike, minimum: int) -> FloatArray:
     """Validate integers of at least `minimum`; 1e6 is valid, 2.5 and True are not."""
+    given: object = value
+    if type(given) is int and minimum <= given < _EXACT:
+        return np.array(given, np.float64)
     allowed = f"a whole number, {minimum} or more"
     array = _floats(argument, value, allowed)
-    with np.errstate(invalid="ignore"):
-        good = np.isfinite(array) & (array >= minimum) & (array == np.floor(array))
+    good = np.isfinite(array) & (array >= minimum) & (array == np.floor(array))
     _require(argument, array, good, allowed)
     return array
 
@@ -111,8 +117,7 @@ def risk(argument: str, value: ArrayLike) -> FloatArray:
     """Validate a privacy risk: 0 or more; infinity is the purely greedy mechanism."""
     allowed = "a number, 0 or more"
     array = _floats(argument, value, allowed)
-    with np.errstate(invalid="ignore"):
-        _require(argument, array, array >= 0, allowed)
+    _require(argument, array, array >= 0, allowed)
     return array
 
 
@@ -120,8 +125,7 @@ def probability(argument: str, value: ArrayLike, *, open_at_zero: bool = False) 
     """Validate numbers in [0, 1], or in (0, 1] if zero makes no sense."""
     allowed = "a number above 0, up to 1" if open_at_zero else "a number from 0 to 1"
     array = _floats(argument, value, allowed)
-    with np.errstate(invalid="ignore"):
-        good = (array > 0 if open_at_zero else array >= 0) & (array <= 1)
+    good = (array > 0 if open_at_zero else array >= 0) & (array <= 1)
     _require(argument, array, good, allowed)
     return array
 

@@ -79,14 +79,13 @@ def test_intervals_cover_at_all_looks(method: Method) -> None:
         dynamic(3.0), same(0.1, 0.15), horizon=6000, growth=0.5, first=100, typical=0.1
     )
     policy, truth, runs = [0.3, 0.7], 0.3 * 0.1 + 0.7 * 0.15, 250
-    batches: list[VisitorBatch] = []
+    batches: list[list[VisitorBatch]] = [[] for _ in range(runs)]
     missed = np.zeros((2, runs), dtype=bool)
     for n, _, _, _, batch in run(setting, 12, runs=runs):
-        batches.append(batch)
-        if n < 1000:
-            continue
-        for place in range(runs):
-            own = [_only(item, place) for item in batches]
+        for place, own in enumerate(batches):
+            own.append(_only(batch, place))
+            if n < 1000:
+                continue
             found = policy_value(own, policy, method=method, horizon=6000)
             missed[0, place] |= found.ready and not found.low <= truth <= found.high
             missed[1, place] |= not found.exact_low <= truth <= found.exact_high

@@ -81,7 +81,7 @@ def _least_loss(row: dict[str, Any], cost: np.ndarray, regime: str, form: Form) 
 def _combine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The least sum over all splits of each cost."""
     size = first.size
-    result = np.full(size, np.inf)
-    for step in range(size):
-        result[step:] = np.minimum(result[step:], first[: size - step] + second[step])
-    return result
+    padded = np.concatenate([np.full(size - 1, np.inf), first])
+    # Row `cost` has first[cost], first[cost - 1], ..., and infinity where the split is impossible.
+    rest = np.lib.stride_tricks.sliding_window_view(padded, size)[:, ::-1]
+    return np.asarray((rest + second).min(axis=1))

@@ -41,11 +41,11 @@ def sample(
 ) -> Samples:
     """Per repetition: shows and clicks by arm and segment, at T/5 and at T, and total clicks."""
     job = make_job(environment, policy, checkpoints=[-(-environment.horizon // 5)], kernel=kernel)
-    rows = []
-    for repetition in range(repetitions) if isinstance(repetitions, int) else repetitions:
-        shows, clicks = run(job, seed, repetition)
-        rows.append([*shows.ravel(), *clicks.ravel(), *clicks.sum(axis=(1, 2))])
-    return np.array(rows, dtype=np.float64)
+    wanted = range(repetitions) if isinstance(repetitions, int) else repetitions
+    runs = np.array([run(job, seed, repetition) for repetition in wanted])
+    shows, clicks = runs.swapaxes(0, 1)
+    columns = (*(part.reshape(len(runs), -1) for part in (shows, clicks)), clicks.sum(axis=(2, 3)))
+    return np.concatenate(columns, axis=1).astype(np.float64)
 
 
 def least_p_value(one: Samples, other: Samples) -> float:

@@ -58,9 +58,9 @@ def _ratios(ratios: Sequence[tuple[str, float, float]]) -> ChartType:
     bars = base.mark_bar(height=14, color="#0072B2").encode(
         x=alt.X("worst:Q", title="move of a watcher's log odds, nats")
     )
-    cap = base.mark_tick(color=ACCENT, thickness=3, height=24).encode(x="budget:Q")
+    cap = base.mark_tick(color=ACCENT, thickness=3, height=24).encode(x=alt.X("budget:Q"))
     words = base.mark_text(align="left", dx=8, color=INK, fontSize=11)
-    return bars + cap + words.encode(x="budget:Q", text=alt.Text("budget:Q", format=".3~g"))
+    return bars + cap + words.encode(x=alt.X("budget:Q"), text=alt.Text("budget:Q", format=".3~g"))
 
 
 def account_chart(points: Sequence[tuple[str, float, float]], *, width: int) -> ChartType:

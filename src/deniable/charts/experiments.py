@@ -191,4 +191,6 @@ def spending_chart(data: alt.Data | None = None) -> ChartType:
         alt.Tooltip("committed:Q", title="counts, nats", format=".4~g"),
         alt.Tooltip("budget:Q", title="firm's budget, nats", format=".4~g"),
     )
-    return (committed.encode(y=y) + limit.encode(y="budget:Q") + hovered).properties(height=200)
+    return (committed.encode(y=y) + limit.encode(y=alt.Y("budget:Q")) + hovered).properties(
+        height=200
+    )

@@ -30,7 +30,7 @@ def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> C
     known = (
         rows(loss=[design.one_sum_loss], text=[text]) if np.isfinite(design.one_sum_loss) else []
     )
-    rule = alt.Chart(values(known)).encode(y="loss:Q")
+    rule = alt.Chart(values(known)).encode(y=alt.Y("loss:Q"))
     here = alt.Chart(
         values(
             rows(
@@ -39,15 +39,17 @@ def loss_chart(design: LayerDesign, *, width: int = 620, height: int = 220) -> C
                 text=[f"{len(design.layers)}: {design.total_loss:,.0f}"],
             )
         )
-    ).encode(x="layers:Q", y="loss:Q")
+    ).encode(x=alt.X("layers:Q"), y=alt.Y("loss:Q"))
     return (
         line.mark_line(color=INK, point=True)
         + rule.mark_rule(strokeDash=[5, 3], color=INK)
         + rule.mark_text(align="left", dx=4, dy=-7, fontSize=11).encode(
-            x=alt.value(0), text="text:N"
+            x=alt.value(0), text=alt.Text("text:N")
         )
         + here.mark_point(filled=True, size=90, color=ACCENT, opacity=1)
-        + here.mark_text(align="left", dx=8, dy=-9, color=ACCENT, fontSize=11).encode(text="text:N")
+        + here.mark_text(align="left", dx=8, dy=-9, color=ACCENT, fontSize=11).encode(
+            text=alt.Text("text:N")
+        )
     )
 
 
@@ -60,13 +62,19 @@ def shares_chart(design: LayerDesign, *, width: int = 620) -> ChartType:
         y=alt.Y("layer:N", title=None, sort=[layer.name for layer in design.layers]),
         x=alt.X("share:Q", title="share of the visitors", stack="zero"),
         order=alt.Order("id:N"),
-        detail="id:N",
+        detail=alt.Detail("id:N"),
     )
     bars = base.mark_bar(stroke="white", color=BLUE, height=18).encode(
         opacity=alt.Opacity("budget:Q", title="budget", scale=alt.Scale(range=[0.25, 0.7])),
-        tooltip=["id:N", "share:Q", "budget:Q", "strategy:N", "visitors:Q"],
+        tooltip=[
+            alt.Tooltip("id:N"),
+            alt.Tooltip("share:Q"),
+            alt.Tooltip("budget:Q"),
+            alt.Tooltip("strategy:N"),
+            alt.Tooltip("visitors:Q"),
+        ],
     )
     names = base.mark_text(fontSize=11, color=INK, limit=120).encode(
-        x=alt.X("share:Q", stack="zero", bandPosition=0.5), text="id:N"
+        x=alt.X("share:Q", stack="zero", bandPosition=0.5), text=alt.Text("id:N")
     )
     return bars + names

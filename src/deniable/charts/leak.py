@@ -106,16 +106,16 @@ def ratio_chart(spans: Sequence[tuple[str, float, float, float]], *, width: int 
     axis = alt.Axis(values=ticks, format="~s")
     lines = base.mark_rule(strokeWidth=6, opacity=0.3, color=_BLUE).encode(
         x=alt.X("low:Q", scale=scale, title="factor, with limits (log scale)", axis=axis),
-        x2="high:Q",
+        x2=alt.X2("high:Q"),
     )
     points = base.mark_point(filled=True, size=80, opacity=1, color=_BLUE).encode(
         x=alt.X("value:Q", scale=scale)
     )
     arrows = base.mark_text(color=_BLUE, fontSize=12, dx=3).encode(
-        x=alt.X("high:Q", scale=scale), text="open:N"
+        x=alt.X("high:Q", scale=scale), text=alt.Text("open:N")
     )
     words = base.mark_text(align="left", dx=1, dy=-10, fontSize=10, color=INK).encode(
-        x=alt.X("at:Q", scale=scale), text="text:N"
+        x=alt.X("at:Q", scale=scale), text=alt.Text("text:N")
     )
     return lines + points + arrows + words
 
@@ -168,7 +168,7 @@ def budget_beliefs(
 
 def _level(belief: float, text: str, colour: str, width: int, *, dy: int) -> ChartType:
     """Return a dashed line with its label at the right end, above or below."""
-    base = alt.Chart(values(rows(belief=[belief]))).encode(y="belief:Q")
+    base = alt.Chart(values(rows(belief=[belief]))).encode(y=alt.Y("belief:Q"))
     word = base.mark_text(align="right", dx=-4, dy=dy, fontSize=11, color=colour)
     rule = base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5, color=colour)
     return rule + word.encode(x=alt.value(width), text=alt.value(text))
@@ -215,7 +215,7 @@ def budget_costs(
     zero = zero.encode(y=alt.Y("y:Q", title=None))
     axis = alt.Axis(format="+.2~%", tickCount=6)
     bars = base.mark_rule(strokeWidth=5, opacity=0.3).encode(
-        y=alt.Y("low:Q", title=None, axis=axis), y2="high:Q", color=colour
+        y=alt.Y("low:Q", title=None, axis=axis), y2=alt.Y2("high:Q"), color=colour
     )
     lines = base.mark_line(point={"filled": True, "size": 60}).encode(
         y=alt.Y("change:Q", title=None, axis=axis), color=colour

@@ -24,6 +24,7 @@ from deniable.charts.theme import (
     rows,
     strategy_encodings,
     themed,
+    with_datasets,
 )
 from deniable.expectations.expected import expected_loss, has_surface
 from deniable.privacy.belief import belief_curve
@@ -90,7 +91,7 @@ def plan_chart(plan: Planned) -> ChartType:
     chart = chart.resolve_scale(color="independent", strokeDash="independent")
     data = plan_data(plan)
     wanted = {dataset for name in shown for dataset in PANELS[name].datasets}
-    return themed(chart).properties(datasets={name: data[name] for name in sorted(wanted)})
+    return with_datasets(themed(chart), {name: data[name] for name in sorted(wanted)})
 
 
 def plan_data(plan: Planned) -> dict[str, Records]:
@@ -235,9 +236,9 @@ def expected_panel() -> ChartType:
     band = (
         alt.Chart(alt.NamedData(name="expected_band"))
         .mark_area(opacity=0.12, color=INK, clip=True)
-        .encode(x="budget:Q", y="low:Q", y2="high:Q")
+        .encode(x=alt.X("budget:Q"), y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
     )
-    rivals = alt.Chart(alt.NamedData(name="rivals")).encode(y="y:Q")
+    rivals = alt.Chart(alt.NamedData(name="rivals")).encode(y=alt.Y("y:Q"))
     rule = rivals.mark_rule(color=INK, strokeDash=[3, 3]).encode(opacity=_if_told())
     label = _words(rivals.encode(x=alt.value("width")), align="right", dx=-4, dy=-8)
     return _sized(alt.layer(band, rule, lines, _chosen(HEIGHT - 14), label))
@@ -249,14 +250,16 @@ def belief_panel() -> ChartType:
     area = base.mark_area(opacity=0.25, color=BLUE, line={"strokeWidth": 1.5}).encode(
         x=alt.X("prior:Q", title="belief before", axis=_percent(), scale=_unit()),
         y=alt.Y("low:Q", title="belief after one shown arm", axis=_percent(), scale=_unit()),
-        y2="high:Q",
+        y2=alt.Y2("high:Q"),
     )
     none = base.mark_line(color=INK, strokeWidth=1, strokeDash=[3, 3], opacity=0.6)
-    here = alt.Chart(alt.NamedData(name="belief_here")).encode(x="prior:Q", y="belief:Q")
+    here = alt.Chart(alt.NamedData(name="belief_here")).encode(
+        x=alt.X("prior:Q"), y=alt.Y("belief:Q")
+    )
     return _sized(
         area
-        + none.encode(x="prior:Q", y="prior:Q")
-        + base.mark_line(color=BLUE).encode(x="prior:Q", y="high:Q")
+        + none.encode(x=alt.X("prior:Q"), y=alt.Y("prior:Q"))
+        + base.mark_line(color=BLUE).encode(x=alt.X("prior:Q"), y=alt.Y("high:Q"))
         + here.mark_point(filled=True, size=90, color=ACCENT, opacity=1)
         + _words(here, color=ACCENT, align="left", dx=9, dy=12)
     )
@@ -282,14 +285,14 @@ def schedule_panel() -> ChartType:
 
 def regret_panel() -> ChartType:
     """Chart the bound on lost clicks over the budget, with points at the best budgets."""
-    best = alt.Chart(alt.NamedData(name="best")).encode(x="budget:Q", y="regret:Q")
+    best = alt.Chart(alt.NamedData(name="best")).encode(x=alt.X("budget:Q"), y=alt.Y("regret:Q"))
     colour = strategy_encodings(orient="bottom", title=None)["color"]
     points = best.mark_point(filled=True, size=90).encode(color=colour, opacity=_if_told())
     words = [
         _words(best.transform_filter(f"datum.place == {place}"), dy=dy)
         for place, dy in zip(range(len(STRATEGIES)), (-15, 17, 31, 45), strict=False)
     ]
-    limit = alt.Chart(alt.NamedData(name="limit")).encode(y="y:Q")
+    limit = alt.Chart(alt.NamedData(name="limit")).encode(y=alt.Y("y:Q"))
     rule = limit.mark_rule(color=INK, strokeDash=[3, 3]).encode(opacity=_if_told())
     label = _words(limit.encode(x=alt.value("width")), align="right", dx=-4, dy=10)
     lines = _over_budget("regret", "clicks lost, at most", alt.Axis(format="~s"))
@@ -313,14 +316,14 @@ def parts_panel() -> ChartType:
                 scale=alt.Scale(domain=kinds, range=["#009E73", "#E69F00", "#CC79A7"]),
                 legend=alt.Legend(orient="bottom", title=None),
             ),
-            order="order:Q",
+            order=alt.Order("order:Q"),
         )
     )
 
 
 def elasticity_panel() -> ChartType:
     """Chart percent of the bound per percent of budget: negative is too random, positive too greedy."""
-    zero = alt.Chart(alt.NamedData(name="zero")).encode(y="y:Q")
+    zero = alt.Chart(alt.NamedData(name="zero")).encode(y=alt.Y("y:Q"))
     words = [
         _words(zero.encode(x=alt.value("width")), f"{side}:N", align="right", dx=-4, dy=dy)
         for side, dy in (("above", -10), ("below", 12))
@@ -367,7 +370,7 @@ def _over_budget(name: str, label: str, axis: alt.Axis, field: str = "") -> Char
 
 
 def _chosen(height: float = 0) -> ChartType:
-    base = alt.Chart(alt.NamedData(name="chosen")).encode(x="budget:Q")
+    base = alt.Chart(alt.NamedData(name="chosen")).encode(x=alt.X("budget:Q"))
     word = _words(base.encode(y=alt.value(height)), color=ACCENT, align="left", dx=5, dy=6)
     return base.mark_rule(color=ACCENT, strokeWidth=2) + word
 
@@ -376,7 +379,7 @@ def _words(
     base: ChartType, field: str = "text:N", *, color: str = INK, **place: str | float
 ) -> ChartType:
     """Return text with a halo, to be legible over lines."""
-    text = base.encode(text=field)
+    text = base.encode(text=alt.Text(field))
     halo = text.mark_text(fontSize=11, stroke="white", strokeWidth=4, opacity=0.85, **place)
     return halo + text.mark_text(fontSize=11, color=color, **place)
 

@@ -28,6 +28,7 @@ from deniable.charts.theme import (
     rows,
     themed,
     values,
+    with_datasets,
 )
 from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation, allocate
@@ -77,7 +78,7 @@ def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int
     chart = alt.concat(*(panel.properties(width=WIDTH) for panel in panels), columns=2, spacing=28)
     chart = chart.resolve_scale(color="independent")
     wanted = [name for panel in list(PANELS.values())[: len(panels)] for name in panel.datasets]
-    return themed(chart).properties(datasets={name: data[name] for name in wanted})
+    return with_datasets(themed(chart), {name: data[name] for name in wanted})
 
 
 def allocation_html(found: Allocation, most: int = 25) -> str:
@@ -252,14 +253,14 @@ def gains_panel() -> ChartType:
         )
     )
     dots = alt.Chart(alt.NamedData(name="dots")).mark_point(filled=True, size=80, opacity=1)
-    price = alt.Chart(alt.NamedData(name="price")).encode(y="gain:Q")
+    price = alt.Chart(alt.NamedData(name="price")).encode(y=alt.Y("gain:Q"))
     # At the right, where curves are low.
     words = price.mark_text(align="right", dx=-6, dy=-8, color=ACCENT, fontSize=12)
     return alt.layer(
         lines,
         price.mark_rule(color=ACCENT, strokeDash=[5, 3], strokeWidth=1.5),
-        dots.encode(x="budget:Q", y="gain:Q", color=colour),
-        words.encode(x=alt.value("width"), text="text:N"),
+        dots.encode(x=alt.X("budget:Q"), y=alt.Y("gain:Q"), color=colour),
+        words.encode(x=alt.value("width"), text=alt.Text("text:N")),
     ).properties(height=int(1.25 * HEIGHT))
 
 
@@ -273,12 +274,14 @@ def what_if_panel(lost: str = "clicks lost") -> ChartType:
             y=alt.Y("regret:Q", title=lost, axis=_number()),
         )
     )
-    here = alt.Chart(alt.NamedData(name="here")).encode(x="firm_budget:Q", y="regret:Q")
+    here = alt.Chart(alt.NamedData(name="here")).encode(
+        x=alt.X("firm_budget:Q"), y=alt.Y("regret:Q")
+    )
     words = here.mark_text(align="left", dx=9, dy=-9, color=ACCENT, fontSize=12)
     return alt.layer(
         line,
         here.mark_point(filled=True, size=90, color=ACCENT, opacity=1),
-        words.encode(text="text:N"),
+        words.encode(text=alt.Text("text:N")),
     ).properties(height=HEIGHT)
 
 
@@ -292,7 +295,9 @@ def rules_panel(lost: str = "clicks lost", *, worded: bool = False) -> ChartType
     scale = alt.Scale(domain=names, range=[BLUE, *["#999999"] * (len(names) - 1)])
     bars = base.mark_bar(height=22).encode(color=alt.Color("rule:N", scale=scale, legend=None))
     if worded:
-        words = base.mark_text(align="left", dx=5, fontSize=11, color=INK).encode(text="text:N")
+        words = base.mark_text(align="left", dx=5, fontSize=11, color=INK).encode(
+            text=alt.Text("text:N")
+        )
         # Nothing is drawn there: the words need room.
         room = base.transform_calculate(regret="1.55 * datum.regret").mark_point(opacity=0)
         bars = bars + words + room
@@ -353,20 +358,22 @@ def _panel(title: str, budgets: FloatArray, then: FloatArray) -> ChartType:
         .encode(x=x, y=y, color=colour)
     )
     dot = alt.Chart(values(points)).mark_point(filled=True, size=80, opacity=1)
-    layers = [line, dot.encode(x="budget:Q", y="gain:Q", color=colour)]
+    layers = [line, dot.encode(x=alt.X("budget:Q"), y=alt.Y("gain:Q"), color=colour)]
     if arrows:
         move = alt.Chart(values(arrows))
         layers.append(
-            move.mark_rule(color=ACCENT, strokeWidth=2).encode(x="budget:Q", x2="to:Q", y="gain:Q")
+            move.mark_rule(color=ACCENT, strokeWidth=2).encode(
+                x=alt.X("budget:Q"), x2=alt.X2("to:Q"), y=alt.Y("gain:Q")
+            )
         )
         layers.append(
             move.mark_point(shape="triangle-right", filled=True, color=ACCENT, size=70, opacity=1)
             .transform_calculate(turn="datum.to > datum.budget ? 0 : 180")
-            .encode(x="to:Q", y="gain:Q", angle=alt.Angle("turn:Q", scale=None))
+            .encode(x=alt.X("to:Q"), y=alt.Y("gain:Q"), angle=alt.Angle("turn:Q", scale=None))
         )
     place = {"dy": -13, "fontSize": 11}
     words = alt.Chart(values(points)).encode(
-        x="budget:Q", y="gain:Q", text=alt.Text("budget:Q", format=".2f")
+        x=alt.X("budget:Q"), y=alt.Y("gain:Q"), text=alt.Text("budget:Q", format=".2f")
     )
     layers += [words.mark_text(**place, stroke="white", strokeWidth=4)]
     layers += [words.mark_text(**place, color=INK)]

@@ -37,7 +37,7 @@ def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
     )
     title = "lift, in points" if share else "difference"
     ends = alt.Y("low:Q", title=title, axis=alt.Axis(format="+,.3~g", tickCount=5))
-    bands = base.mark_area(opacity=0.18, interpolate="monotone").encode(y=ends, y2="high:Q")
+    bands = base.mark_area(opacity=0.18, interpolate="monotone").encode(y=ends, y2=alt.Y2("high:Q"))
     middle = base.encode(y=alt.Y("estimate:Q", title=title))
     lines = middle.mark_line(interpolate="monotone", point=alt.OverlayMarkDef(size=18))
     # A line or an area is one mark, whose tooltip would show its first point.
@@ -80,7 +80,7 @@ def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> Chart
         "axis": alt.Axis(format="~%" if share else ",.3~g", tickCount=6),
     }
     spans = base.mark_bar(size=8, opacity=0.35, cornerRadius=2).encode(
-        x=alt.X("low:Q", scale=scale, **mean), x2="high:Q"
+        x=alt.X("low:Q", scale=scale, **mean), x2=alt.X2("high:Q")
     )
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
         x=alt.X("estimate:Q", scale=scale, **mean)
@@ -116,7 +116,7 @@ def traffic_by_arm(arms: Sequence[str]) -> ChartType:
         .mark_rect(opacity=0)
         .encode(
             x=x,
-            x2="since:Q",
+            x2=alt.X2("since:Q"),
             tooltip=[
                 alt.Tooltip("since:Q", title="visitors from", format=",d"),
                 alt.Tooltip("visitors:Q", title="to", format=",d"),
@@ -189,7 +189,7 @@ def lifts_and_rates(
         panels.append(panel)
     if not rates:
         nothing = alt.Chart(alt.Data(values=[{"text": "Too early to say anything."}]))
-        return themed(nothing.mark_text(fontSize=14).encode(text="text:N"))
+        return themed(nothing.mark_text(fontSize=14).encode(text=alt.Text("text:N")))
     bands = rates_with_bands(arms, len({one["segment"] for one in rates}), share)
     bands = bands.properties(title="mean reward", width=320, data=alt.Data(values=rates))
     for layer in bands.layer:

@@ -66,9 +66,9 @@ def clicks_chart(
     scale = alt.Scale(zero=False, nice=True)
     spread = base.mark_rule(strokeWidth=1.5, opacity=0.5).encode(
         x=alt.X("q025:Q", title=value, scale=scale, axis=alt.Axis(format="~s", tickCount=5)),
-        x2="q975:Q",
+        x2=alt.X2("q975:Q"),
     )
-    sure = base.mark_rule(strokeWidth=5).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
+    sure = base.mark_rule(strokeWidth=5).encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"))
     mean = base.mark_point(filled=True, size=70, opacity=1).encode(x=alt.X("mean:Q", scale=scale))
     return spread + sure + mean
 

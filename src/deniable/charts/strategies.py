@@ -65,14 +65,14 @@ def belief_bounds(
             strokeDash=alt.StrokeDash(
                 "budget:N", sort=names, scale=alt.Scale(domain=names, range=dashes), title="budget"
             ),
-            detail="bound:N",
-            order="prior:Q",
+            detail=alt.Detail("bound:N"),
+            order=alt.Order("prior:Q"),
         )
     )
     diagonal = (
         alt.Chart(values(rows(prior=[0, 1], belief=[0, 1])))
         .mark_line(color=INK, strokeWidth=1, opacity=0.5)
-        .encode(x="prior:Q", y="belief:Q")
+        .encode(x=alt.X("prior:Q"), y=alt.Y("belief:Q"))
     )
     return (diagonal + lines + _points(marked)).properties(width=width, height=height)
 
@@ -82,9 +82,9 @@ def _points(marked: Sequence[tuple[float, float]]) -> ChartType:
         {"prior": p, "belief": float(b), "text": f"{p:.0%} → {float(b):.1%}"}
         for p, b in ((p, highest_belief(p, risk)) for p, risk in marked)
     ]
-    base = alt.Chart(values(points)).encode(x="prior:Q", y="belief:Q")
+    base = alt.Chart(values(points)).encode(x=alt.X("prior:Q"), y=alt.Y("belief:Q"))
     dots = base.mark_point(filled=True, size=70, color=ACCENT, opacity=1)
-    words = base.encode(text="text:N")
+    words = base.encode(text=alt.Text("text:N"))
     place = {"align": "left", "dx": 10, "dy": 10, "fontSize": 11}
     halo = words.mark_text(**place, stroke="white", strokeWidth=5)
     return halo + words.mark_text(**place, color=ACCENT, fontWeight="bold") + dots
@@ -201,7 +201,9 @@ def elasticity_panels(
     return alt.hconcat(
         *(
             (
-                alt.Chart(values(rows(y=[0]))).mark_rule(color=INK, opacity=0.5).encode(y="y:Q")
+                alt.Chart(values(rows(y=[0])))
+                .mark_rule(color=INK, opacity=0.5)
+                .encode(y=alt.Y("y:Q"))
                 + of_panel(lines, n_arms)
                 .mark_line()
                 .encode(x=x, y=y, color=colour, strokeDash=dash)

@@ -138,7 +138,9 @@ def firm_clicks(table: pl.DataFrame, upper: float, perfect: float) -> ChartType:
         legend=alt.Legend(title="strategies allowed", symbolFillColor=INK, symbolStrokeWidth=0),
     )
     base = alt.Chart(values(records), width=700, height=330)
-    bars = base.mark_rule(strokeWidth=1.5).encode(x=x, y=alt.Y("q25:Q"), y2="q75:Q", color=rule)
+    bars = base.mark_rule(strokeWidth=1.5).encode(
+        x=x, y=alt.Y("q25:Q"), y2=alt.Y2("q75:Q"), color=rule
+    )
     dots = base.mark_point(filled=True, size=55, opacity=1).encode(
         x=x, y=y, color=rule, shape=regime
     )
@@ -155,10 +157,10 @@ def firm_clicks(table: pl.DataFrame, upper: float, perfect: float) -> ChartType:
 
 
 def _level(height: float, words: str, dash: list[int], *, below: bool = False) -> ChartType:
-    base = alt.Chart(values([{"y": height, "text": words}])).encode(y="y:Q")
+    base = alt.Chart(values([{"y": height, "text": words}])).encode(y=alt.Y("y:Q"))
     text = base.mark_text(align="left", dx=6, dy=9 if below else -7, fontSize=10, color=INK)
     return base.mark_rule(color=INK, opacity=0.7, strokeDash=dash) + text.encode(
-        x=alt.value(0), text="text:N"
+        x=alt.value(0), text=alt.Text("text:N")
     )
 
 
@@ -176,7 +178,7 @@ def _differences(records: Records, place: dict[float, int], x: alt.X) -> ChartTy
     return (
         alt.Chart(values(words))
         .mark_text(dy=-10, fontSize=10.5, color=ACCENT)
-        .encode(x=x, y="median:Q", text="text:N")
+        .encode(x=x, y=alt.Y("median:Q"), text=alt.Text("text:N"))
     )
 
 
@@ -286,7 +288,7 @@ def _panel(records: Records, budgets: Sequence[float], *, title: str) -> ChartTy
         limits.mark_rule(strokeDash=[4, 3], opacity=0.55, color=INK).encode(y=y),
         spending.mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour),
         everyone.mark_rule(strokeWidth=1.5).encode(
-            x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour
+            x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colour
         ),
         everyone.mark_point(filled=True, size=48, opacity=1).encode(
             x=x, y=y, color=colour, shape=shape

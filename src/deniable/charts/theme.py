@@ -6,6 +6,7 @@ Also contains helpers for all figures: records as chart data, ticks, and time ax
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -111,6 +112,12 @@ def themed(chart: ChartType) -> ChartType:
     )
 
 
+def with_datasets(chart: ChartType, datasets: dict[str, Records]) -> ChartType:
+    """Set the data that a chart reads by name; `properties` would validate every record."""
+    chart.datasets = datasets
+    return chart
+
+
 def ordered_scale(values: list[str]) -> tuple[list[str], list[list[int]]]:
     """Return a colour and a dash for each value of an ordered series, repeating after five."""
     colours = [ORDERED_COLOURS[i % len(ORDERED_COLOURS)] for i in range(len(values))]
@@ -131,7 +138,24 @@ def rows(**columns: ArrayLike) -> Records:
 
 def values(*groups: Iterable[Mapping[str, object]]) -> alt.Data:
     """Create chart data from one or several lists of records."""
-    return alt.Data(values=[dict(record) for group in groups for record in group])
+    return _records_class()(values=[dict(record) for group in groups for record in group])
+
+
+@cache
+def _records_class() -> type[alt.Data]:
+    """Return a class of data, defined when Altair is first needed.
+
+    Altair copies a chart whenever it becomes a part of another one. Records never change, so that
+    copies share them. They are validated with the complete chart, not also when they are made.
+    """
+
+    class SharedRecords(alt.Data):  # type: ignore[misc]
+        _class_is_valid_at_instantiation = False
+
+        def __deepcopy__(self, memo: object) -> SharedRecords:
+            return SharedRecords(**self._kwds)
+
+    return SharedRecords
 
 
 def powers_of_ten(largest: float) -> list[float]:

@@ -9,6 +9,7 @@ arms are drawn independently of each other and how they came to be shown does no
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +77,7 @@ class Unlearned(NamedTuple):
     best: float
 
 
+@lru_cache(maxsize=64)
 def unlearned(prior: Prior, n_arms: int, n_segments: int, signal: float) -> Unlearned:
     """The same before any visitor, on the same grid: the mean of `learned` over many runs.
 
@@ -151,13 +153,22 @@ def grid_points(signal: float) -> int:
 def _shared(likelihood: FloatArray, z: FloatArray, part: float) -> FloatArray:
     """Density of a cell's lift given the counts of the arm's other segments, (J, K, points)."""
     segments, arms, points = likelihood.shape
-    given = np.exp(-((z - math.sqrt(1 - part) * z[:, None]) ** 2) / (2 * part))
-    given /= given.sum(axis=1, keepdims=True)  # (the arm's shared lift, the cell's)
+    given = _given_shared(points, part)
     seen = likelihood.reshape(-1, points) @ given.T
     logs = np.log(np.maximum(seen, 1e-300)).reshape(segments, arms, points)
     others = logs.sum(axis=0) - logs - z**2 / 2
     found = _likelihood(others).reshape(-1, points) @ given
     return np.asarray(found.reshape(segments, arms, points))
+
+
+@lru_cache(maxsize=4)  # all runs of a simulation have one prior
+def _given_shared(points: int, part: float) -> FloatArray:
+    """Probability of a cell's lift given the arm's shared one, (shared, cell)."""
+    z = np.linspace(-_WIDTH, _WIDTH, points)
+    given: FloatArray = np.exp(-((z - math.sqrt(1 - part) * z[:, None]) ** 2) / (2 * part))
+    given /= given.sum(axis=1, keepdims=True)
+    given.setflags(write=False)
+    return given
 
 
 def _likelihood(logs: FloatArray) -> FloatArray:

@@ -94,12 +94,16 @@ def _crossing(start: FloatArray, bets: FloatArray, target: float) -> FloatArray:
     the number of steps, the boundary is not too small.
     """
     s: FloatArray = ((target - start) / bets).min(axis=-1)
+    terms = np.empty_like(start)  # used again in every step: allocating takes longer than computing
     for _ in range(NEWTON_STEPS):
-        exponents = start + bets * s[..., None]
-        top = exponents.max(axis=-1)
-        terms = np.exp(exponents - top[..., None])
+        np.multiply(bets, s[..., None], out=terms)
+        terms += start
+        top = terms.max(axis=-1)
+        terms -= top[..., None]
+        np.exp(terms, out=terms)
         size = terms.sum(axis=-1)
-        step = (top + np.log(size) - target) * size / (terms * bets).sum(axis=-1)
+        terms *= bets
+        step = (top + np.log(size) - target) * size / terms.sum(axis=-1)
         s = s - np.maximum(step, 0.0)
         if (step <= 1e-12 * s).all():
             break

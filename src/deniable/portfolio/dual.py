@@ -8,7 +8,6 @@ the tangent there still bounds the piece from below, and that bound is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,7 +61,8 @@ class Demand:
     pieces: Pieces
     root_slack: float = ROOT_SLACK
     parent: tuple[Demand, IntArray] | None = None
-    _roots: list[tuple[float, FloatArray]] = field(default_factory=list)
+    _prices: FloatArray = field(default_factory=lambda: np.empty(0))
+    _roots: FloatArray | None = None
 
     def at(self, price: float) -> Response:
         """Return the response of every unit to a price, 0 or more."""
@@ -106,27 +106,33 @@ class Demand:
         """Return convex pieces with a root whose end tangents dip below the unit's best end."""
         pieces = self.pieces
         interior, dip = _dip(pieces, price, at_left, at_right)
-        target = np.repeat(least, np.diff(np.append(pieces.first, pieces.size)))
+        target = np.repeat(least, pieces.counts)
         return interior & (dip < target + ROUNDING * self.losses.base[pieces.unit])
 
     def _solve(self, price: float, active: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Find roots of gain = price on convex pieces, by bracketed secant steps on log gain."""
         pieces = self.pieces
         low, high, gain_low, gain_high = self._between_samples(price, active)
-        for other, known in self._known(active):
-            if other >= price:  # NaN (no known root) compares false
-                tighter = (known > low) & (known <= high)
-                low, gain_low = np.where(tighter, known, low), np.where(tighter, other, gain_low)
-            if other <= price:
-                tighter = (known < high) & (known >= low)
-                high, gain_high = (
-                    np.where(tighter, known, high),
-                    np.where(tighter, other, gain_high),
-                )
+        prices, known = self._known(active)
+        if prices.size:
+            columns = np.arange(active.size)
+            # Gains fall with the budget: the largest root of a higher price, then the smallest of a
+            # lower one. NaN (no known root) compares false.
+            usable = (prices >= price)[:, None] & (known <= high)
+            nearest = np.where(usable, known, -np.inf).argmax(axis=0)
+            tighter = usable[nearest, columns] & (known[nearest, columns] > low)
+            low = np.where(tighter, known[nearest, columns], low)
+            gain_low = np.where(tighter, prices[nearest], gain_low)
+            usable = (prices <= price)[:, None] & (known >= low)
+            nearest = np.where(usable, known, np.inf).argmin(axis=0)
+            tighter = usable[nearest, columns] & (known[nearest, columns] < high)
+            high = np.where(tighter, known[nearest, columns], high)
+            gain_high = np.where(tighter, prices[nearest], gain_high)
         root, slack = self._bracketing(price, active, low, high, gain_low, gain_high)
-        memory = np.full(pieces.size, np.nan)
-        memory[active] = root
-        self._roots.append((price, memory))
+        memory = np.full((1, pieces.size), np.nan)
+        memory[0, active] = root
+        self._prices = np.append(self._prices, price)
+        self._roots = memory if self._roots is None else np.concatenate([self._roots, memory])
         return root, self.losses.value(pieces.cell[active], root), slack
 
     def _between_samples(
@@ -149,12 +155,17 @@ class Demand:
             np.where(has_below, gain[rows, below], pieces.right_gain[active]),
         )
 
-    def _known(self, active: IntArray) -> Iterator[tuple[float, FloatArray]]:
-        """Yield roots found before on these pieces, or on those they are parts of."""
-        yield from ((price, roots[active]) for price, roots in self._roots)
-        if self.parent is not None:
-            demand, origin = self.parent
-            yield from demand._known(origin[active])
+    def _known(self, active: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return earlier prices, and the roots found for them here or on the pieces that these are of.
+
+        Roots have shape (prices, active), NaN where a price has none.
+        """
+        own = np.empty((0, active.size)) if self._roots is None else self._roots[:, active]
+        if self.parent is None:
+            return self._prices, own
+        demand, origin = self.parent
+        prices, roots = demand._known(origin[active])
+        return np.concatenate([self._prices, prices]), np.concatenate([own, roots])
 
     def _bracketing(
         self,
@@ -223,10 +234,11 @@ def _height(gain: FloatArray, price: float, straight: BoolArray) -> FloatArray:
 
 def first_least(value: FloatArray, budget: FloatArray, pieces: Pieces) -> IntArray:
     """Return each unit's piece of least value; among equals the smallest budget, then a convex one."""
-    counts = np.diff(np.append(pieces.first, pieces.size))
-    least = np.repeat(np.minimum.reduceat(value, pieces.first), counts)
+    least = np.repeat(np.minimum.reduceat(value, pieces.first), pieces.counts)
     ties = np.where(value <= least, budget, np.inf)
-    smallest = np.repeat(np.minimum.reduceat(ties, pieces.first), counts)
+    smallest = np.repeat(np.minimum.reduceat(ties, pieces.first), pieces.counts)
     winner = np.flatnonzero(ties == smallest)
+    if winner.size == pieces.first.size:
+        return winner
     winner = winner[np.lexsort((~pieces.convex[winner], pieces.unit[winner]))]
     return winner[np.flatnonzero(np.append(True, np.diff(pieces.unit[winner]) != 0))]

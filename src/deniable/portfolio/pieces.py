@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -136,6 +137,11 @@ class Pieces:
         """Number of pieces."""
         return self.unit.size
 
+    @cached_property
+    def counts(self) -> IntArray:
+        """Number of pieces of each unit; needed at every price."""
+        return np.diff(np.append(self.first, self.size))
+
     def chosen(self, which: BoolArray | IntArray) -> Pieces:
         """Return some of the pieces, in order."""
         unit = self.unit[which]
@@ -252,7 +258,7 @@ def clip_pieces(
         high: the narrower right end.
         allowed: a mask of the pieces that may be used; all by default.
     """
-    counts = np.diff(np.append(pieces.first, pieces.size))[units]
+    counts = pieces.counts[units]
     which = np.repeat(np.arange(units.size), counts)
     within = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
     index = pieces.first[units][which] + within

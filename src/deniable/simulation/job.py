@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -72,7 +73,7 @@ class SimulationJob:
     value_spread: float
     delays: FloatArray
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether rewards are clicks that are known immediately."""
         return self.delays.size == 1 and self.value_spread == 0 and bool((self.values == 1).all())
@@ -209,26 +210,31 @@ def _state(job: SimulationJob, seed: int, repetition: int) -> NDArray[np.uint64]
 
 def run_from(job: SimulationJob, state: NDArray[np.uint64]) -> tuple[Counts, Counts]:
     """Like `run_repetition`, from a generator's state, which is modified."""
-    # Imported here, because importing the kernels loads Numba, which takes a second.
-    from deniable.simulation.kernels.gittins import run_index
-    from deniable.simulation.kernels.gittins_table import gittins_table
-    from deniable.simulation.kernels.run import run_fixed, run_greedy
-    from deniable.simulation.kernels.tables import run_tables
-
+    # Kernels are imported where they are run, because importing them loads Numba, which takes a
+    # second.
     leap = job.kernel == "leap"
     rule = job.rule
     if isinstance(rule, LearnerRule) or not job.is_plain:
         return run_with_rewards(job, state)[:2]
     setting = _setting(job, state)
     if isinstance(rule, GreedyRule):
+        from deniable.simulation.kernels.run import run_greedy
+
         return run_greedy(leap, kernel_rule(rule), rule.on_segment_clock, setting)
     if isinstance(rule, FixedRule):
+        from deniable.simulation.kernels.run import run_fixed
+
         return run_fixed(leap, _shown(rule, job), setting)
     if isinstance(rule, EpochRule):
         return _run_epoch_rule(leap, rule, setting)
     if isinstance(rule, TableRule):
+        from deniable.simulation.kernels.tables import run_tables
+
         return run_tables(leap, _publishing(rule), setting)
     assert isinstance(rule, IndexRule)  # `make_job` replaced the other kinds
+    from deniable.simulation.kernels.gittins import run_index
+    from deniable.simulation.kernels.gittins_table import gittins_table
+
     return run_index(leap, gittins_table(rule.discount), setting)
 
 

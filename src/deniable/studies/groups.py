@@ -152,7 +152,9 @@ def group_chart(bounds: pl.DataFrame, clicks: pl.DataFrame) -> ChartType:
     )
     x = alt.X("group_size:N", sort=names, title="experiments a group", axis=alt.Axis(labelAngle=0))
     y = alt.Y("median:Q", title="clicks", axis=SI_AXIS)
-    marks = base.mark_rule(strokeWidth=1.5, color=INK).encode(x=x, y="q25:Q", y2="q75:Q")
+    marks = base.mark_rule(strokeWidth=1.5, color=INK).encode(
+        x=x, y=alt.Y("q25:Q"), y2=alt.Y2("q75:Q")
+    )
     dots = base.mark_point(filled=True, size=70, opacity=1, color=INK).encode(x=x, y=y)
     return themed(alt.hconcat(lines, marks + dots))
 

@@ -435,5 +435,7 @@ def _panel(table: pl.DataFrame, world: str) -> ChartType:
     base = alt.Chart(values(rows.to_dicts()), title=world, width=300, height=190)
     return alt.layer(
         base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
-        base.mark_rule(strokeWidth=1.5).encode(x=x, y="low:Q", y2="high:Q", color=colour),
+        base.mark_rule(strokeWidth=1.5).encode(
+            x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colour
+        ),
     )

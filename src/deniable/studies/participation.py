@@ -158,12 +158,14 @@ def risk_distributions(curve: pl.DataFrame, firm_budget: float) -> ChartType:
                 ),
             )
         )
-        worst = alt.Chart(values([{"risk": firm_budget, "text": "worst case"}])).encode(x="risk:Q")
+        worst = alt.Chart(values([{"risk": firm_budget, "text": "worst case"}])).encode(
+            x=alt.X("risk:Q")
+        )
         word = worst.mark_text(align="right", dx=-4, color=ACCENT, fontSize=11)
         layers = (
             lines,
             worst.mark_rule(color=ACCENT, strokeWidth=1.5),
-            word.encode(y=alt.value(195), text="text:N"),
+            word.encode(y=alt.value(195), text=alt.Text("text:N")),
         )
         panels.append(alt.layer(*layers).properties(width=215, height=210))
     return themed(alt.hconcat(*panels))

@@ -203,7 +203,9 @@ def _panel(records: Records, title: str) -> ChartType:
     base = alt.Chart(values(records), title=title, width=290, height=190)
     return alt.layer(
         base.mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour, strokeDash=dash),
-        base.mark_rule(strokeWidth=1.5).encode(x=x, y="lost_low:Q", y2="lost_high:Q", color=colour),
+        base.mark_rule(strokeWidth=1.5).encode(
+            x=x, y=alt.Y("lost_low:Q"), y2=alt.Y2("lost_high:Q"), color=colour
+        ),
         base.mark_point(filled=True, size=48, opacity=1).encode(
             x=x, y=y, color=colour, shape=shape
         ),

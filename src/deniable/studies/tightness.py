@@ -294,7 +294,9 @@ def difference_chart(budgets: pl.DataFrame, lost: pl.DataFrame) -> ChartType:
             y=alt.Y("by_simulation:Q", title="by simulated regret", scale=scale),
         )
     )
-    line = diagonal.mark_line(color=INK, strokeWidth=1, opacity=0.5).encode(x="a:Q", y="b:Q")
+    line = diagonal.mark_line(color=INK, strokeWidth=1, opacity=0.5).encode(
+        x=alt.X("a:Q"), y=alt.Y("b:Q")
+    )
     bars = (
         alt.Chart(values(lost.to_dicts()), title="Clicks lost", width=300, height=260)
         .mark_bar()

@@ -239,11 +239,11 @@ def _panel(records: Records, x: alt.X, title: str) -> ChartType:
         for bound in ("bound_low", "bound_high")
     ]
     return alt.layer(
-        base.mark_rule(strokeWidth=7, opacity=0.35).encode(y=y, y2="q99:Q", color=colour),
+        base.mark_rule(strokeWidth=7, opacity=0.35).encode(y=y, y2=alt.Y2("q99:Q"), color=colour),
         alt.Chart(values(ticks))
         .mark_rule(color=ACCENT, strokeWidth=2)
-        .encode(x=alt.X("left:Q"), x2="right:Q", y="y:Q"),
+        .encode(x=alt.X("left:Q"), x2=alt.X2("right:Q"), y=alt.Y("y:Q")),
         alt.Chart(values(means))
         .mark_point(filled=True, size=50, opacity=1)
-        .encode(x=x, y="mean:Q", color=colour, shape=shape),
+        .encode(x=x, y=alt.Y("mean:Q"), color=colour, shape=shape),
     )

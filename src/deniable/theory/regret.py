@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable import _validation as check
-from deniable._blocks import in_blocks
+from deniable._blocks import common_shape, in_blocks
 from deniable._validation import FloatArray, Floats
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.exploration import _at_budget, _AtBudget, _clock_within
@@ -258,7 +258,7 @@ def _in_form(
         return check.unwrap(summed)
     _as_printed(form, shares)
     found = in_blocks(printed, arms, visitors, cap, segments)
-    return _spread(found, np.broadcast_shapes(found.shape, segments.shape))
+    return _spread(found, common_shape(found.shape, segments.shape))
 
 
 def over_segments(
@@ -439,7 +439,7 @@ def _product(left: FloatArray, right: FloatArray) -> FloatArray:
 
 def _terms(*parts: Floats, like: Floats = _ONE) -> RegretTerms:
     """Return the three terms, broadcast to a common shape (and with `like`)."""
-    shape = np.broadcast_shapes(*map(np.shape, parts), np.shape(like))
+    shape = common_shape(*map(np.shape, parts), np.shape(like))
     learning, exploration, estimation = (_spread(part, shape) for part in parts)
     return RegretTerms(learning, exploration, estimation)
 
