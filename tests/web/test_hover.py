@@ -39,7 +39,6 @@ SWEEP = """async ([chart, across, apart]) => {
   const canvas = document.querySelector(`#${chart} canvas`);
   const rows = [];
   for (let down = 0; down <= canvas.getBoundingClientRect().height; down += apart) {
-    // Each time anew: what is drawn above it later moves it down.
     canvas.scrollIntoView({ block: "center" });
     const box = canvas.getBoundingClientRect();
     const steps = Math.ceil(box.width / across);
@@ -86,6 +85,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def screen(learned: Site, browser: Browser) -> Iterator[Tab]:
     with tab(browser, learned, secret=learned.secret("read"), width=1280) as opened:
         opened.open(f"/experiments/{EXPERIMENT}")
+        opened.draw_all()
         opened.page.get_by_role("button", name="Freeze").click()
         opened.page.evaluate(LISTEN)
         yield opened

@@ -84,6 +84,7 @@ def test_the_first_visit_is_small_and_a_second_one_smaller(
 def test_the_theme_is_kept_and_charts_follow_it(demo_site: Site, browser: Browser) -> None:
     with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
         opened.open(f"/experiments/{EXPERIMENT}")
+        opened.draw_all()
         button = opened.page.locator("#theme")
         assert opened.page.locator("figure[data-drawn=light]").count() > 3
         button.click()
