@@ -34,7 +34,9 @@ def test_every_page_is_accessible_and_well_behaved(
         for path in PAGES:
             opened.open(path)
             opened.assert_well_behaved()
-            opened.assert_accessible()
+            _, _, part = path.partition("#")
+            if part != PARTS[0]:  # which is what the address alone shows
+                opened.assert_accessible(within=f"#{part}" if part else "")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -122,7 +124,7 @@ def test_every_chart_has_words_and_a_table(demo_site: Site, browser: Browser) ->
                 assert len(one.locator("[role=img]").get_attribute("aria-label") or "") > 40
                 one.locator("summary").click()
                 assert one.locator("tbody tr").count() >= 1
-            opened.assert_accessible()
+            opened.assert_accessible(within=f"#{part}")
 
 
 SHOWN = """[...document.querySelectorAll(".panel")]
@@ -202,5 +204,6 @@ def test_axe_would_notice(demo_site: Site, browser: Browser) -> None:
         opened.open("/experiments")
         opened.assert_accessible()
         opened.page.evaluate(planted)
-        with pytest.raises(AssertionError, match=r"color-contrast.*image-alt"):
-            opened.assert_accessible()
+        for within in ("", "main"):
+            with pytest.raises(AssertionError, match=r"color-contrast.*image-alt"):
+                opened.assert_accessible(within)
