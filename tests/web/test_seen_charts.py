@@ -70,7 +70,7 @@ def test_charts_of_a_closed_part_are_drawn_with_the_latest_data(
     with tab(browser, demo_site, secret=demo_site.secret("read"), width=1280) as opened:
         page = opened.page
         page.set_viewport_size({"width": 1280, "height": 4000})
-        for first, last in ((3, 1), (1, 1), (3, 3)):
+        for first, last in ((3, 1), (1, 1)):
             opened.open(f"{plan}&budget={first}")
             assert unseen(page, "#mathematics") == list(names)
             move(opened, last)
@@ -80,9 +80,12 @@ def test_charts_of_a_closed_part_are_drawn_with_the_latest_data(
             for name in names:
                 expect(page.locator(f"#{name}[data-drawn=dark]")).to_be_visible()
             pictures.append([page.locator(f"#{name}").evaluate(PICTURE) for name in names])
+            if first == last:
+                move(opened, 3)
+                assert page.locator("#belief").evaluate(PICTURE) != pictures[0][0], "it would show"
+            page.goto("about:blank")
             page.emulate_media(color_scheme="light")
     assert pictures[0] == pictures[1]
-    assert pictures[0][0] != pictures[2][0]
 
 
 @pytest.mark.parametrize("path", [PAGE, "/planner", "/ledger"])
