@@ -179,7 +179,7 @@ def test_a_tab_leaves_the_page_where_it_is(demo_site: Site, browser: Browser) ->
         row, panel = (page.locator(one).bounding_box() for one in (".tabs-row", "#part-history"))
         assert row is not None
         assert panel is not None
-        assert 0 <= panel["y"] - row["y"] - row["height"] < 40, "the part begins below the tabs"
+        assert 10 < panel["y"] - row["y"] - row["height"] < 40, "the part begins below the tabs"
 
 
 def test_the_policy_would_be_noticed_if_broken(demo_site: Site, browser: Browser) -> None:
