@@ -88,7 +88,7 @@ def take(site: Site, shots: tuple[tuple[str, str, Theme, int, int], ...]) -> Non
                     screen.page.wait_for_selector("#lines tr:nth-child(5) .saved:not(:empty)")
                 if name in AWAITED:
                     screen.page.wait_for_selector(AWAITED[name], state="attached")
-                screen.settled()
+                screen.draw_all()
                 screen.page.wait_for_timeout(500)  # the last frames of its charts
                 target = FOLDER / f"{name}.png"
                 screen.page.screenshot(path=target, full_page=not height, animations="disabled")

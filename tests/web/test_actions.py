@@ -86,7 +86,6 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
         assert page.get_by_role("link", name="Pause…").count() == 0
         for event in ("Created", "Started, 1.5 nats committed", "Paused", "Resumed", "Stopped"):
             expect(page.locator("#timeline")).to_contain_text(event)
-        opened.settled()
         opened.assert_well_behaved()
 
 
@@ -108,7 +107,6 @@ def test_an_experiment_moves_while_somebody_looks_and_holds_still_when_told(
         )
         site.service.experiments.pause(EXPERIMENT)  # somebody else does
         expect(page.locator(".status")).to_have_text("paused")
-        opened.settled()
         opened.assert_well_behaved()
 
 
@@ -163,7 +161,6 @@ def test_add_a_segment_and_an_arm(site: Site, browser: Browser) -> None:
         expect(page.locator(".lead").first).to_contain_text("given the time")
         opened.open(f"/ledger/promises/{EXPERIMENT}")
         expect(page.locator("main")).to_contain_text("a version was added")
-        opened.settled()
         opened.assert_well_behaved()
     after = site.service.experiments.get(EXPERIMENT)
     assert after.segments == (*before.segments, "business")

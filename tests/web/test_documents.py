@@ -187,6 +187,7 @@ PRINTED = ("/", "/planner", "/experiments", f"/experiments/{EXPERIMENT}", "/port
 def test_every_page_fits_on_paper(demo_site: Site, browser: Browser, path: str) -> None:
     with tab(browser, demo_site, secret=demo_site.secret("admin"), width=1440) as opened:
         opened.open(path)
+        opened.draw_all()
         assert_fits_paper(opened.page)
 
 

@@ -219,6 +219,7 @@ def test_the_page_in_a_browser(demo_site: Site, browser: Browser, theme: Theme, 
     ) as opened:
         page = opened.page
         opened.open("/portfolio")
+        page.locator("#rules").scroll_into_view_if_needed()
         expect(page.locator("#rules[data-drawn]")).to_be_visible()
         expect(page.locator("#lines tr")).to_have_count(2)
         page.get_by_role("button", name="An example").click()
@@ -230,7 +231,6 @@ def test_the_page_in_a_browser(demo_site: Site, browser: Browser, theme: Theme, 
         assert wide <= room
         expect(page.locator("#what_if-rows tr")).to_have_count(13)
         expect(page.get_by_role("button", name="Apply to our drafts")).to_be_disabled()
-        opened.settled()
         opened.assert_well_behaved()
         opened.assert_accessible()
 
@@ -239,6 +239,7 @@ def test_the_slider_pins_and_upload(demo_site: Site, browser: Browser) -> None:
     with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
         page = opened.page
         opened.open("/portfolio")
+        page.locator("#rules").scroll_into_view_if_needed()
         expect(page.locator("#rules[data-drawn]")).to_be_visible()
         page.locator("#regime").select_option("dynamic")
         table = b"id,arms,visitors,segments\nA,2,1000,2\n<b>B</b>,2,10000,2\n"

@@ -109,7 +109,7 @@ def follow(page: Page, link: str) -> None:
 
 def picture(screen: Tab, path: Path) -> None:
     """The whole page, once its charts are drawn."""
-    screen.settled()
+    screen.draw_all()
     screen.page.wait_for_timeout(400)  # the last frames of its charts
     screen.page.screenshot(path=path, full_page=True, animations="disabled")
 

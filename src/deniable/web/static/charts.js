@@ -1,11 +1,13 @@
-// Draws every <figure class="chart"> from the Vega-Lite specification beside it.
+// Draws every <figure class="chart"> from the Vega-Lite specification beside it, when it comes near the
+// part of the page that is seen: most charts of a page are far below, in other tabs or in closed parts.
 //
 // Vega's expressions are interpreted from their syntax tree: nothing is evaluated as code, so the
 // page's policy needs no exception. The bundle is loaded only where a page has a chart.
 
 const root = document.documentElement;
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
-const drawn = new Map(); // figure -> { spec, view }
+const charts = new Map(); // figure -> { spec, begun, result }
+const AROUND = 70; // pixels: what a chart's axis and legend add to the height that its specification names
 let embed = null;
 
 // What the house style's colours become on a dark page; all others are readable on both.
@@ -66,58 +68,76 @@ export function inOneColumn(value) {
   }));
 }
 
-async function draw(figure, spec) {
-  embed ??= import("./vega.js").then((module) => module.vegaEmbed);
+async function draw(figure, entry) {
   const vegaEmbed = await embed;
   const dark = isDark();
-  const { config: _printed, ...bare } = spec; // the style for paper
+  const { config: _printed, ...bare } = entry.spec; // the style for paper
   const canvas = figure.querySelector("[data-chart]");
   const shaped = canvas.clientWidth < 420 ? inOneColumn(bare) : bare;
   const wanted = fitted(dark ? recoloured(shaped) : shaped);
-  const previous = drawn.get(figure);
   const before = canvas.offsetHeight;
   if (before) canvas.style.minHeight = `${before}px`; // the page does not jump
   const result = await vegaEmbed(canvas, wanted, {
     ast: true, actions: false, renderer: "canvas", defaultStyle: false, mode: "vega-lite",
     config: config(dark), tooltip: { disableDefaultStyle: true },
   });
-  previous?.result?.finalize();
-  drawn.set(figure, { spec, result });
+  entry.result?.finalize();
+  entry.result = result;
+  if (entry.spec.datasets !== bare.datasets) await fill(entry, entry.spec.datasets); // refilled meanwhile
   canvas.style.minHeight = "";
+  canvas.parentElement.style.minHeight = "";
   figure.dataset.drawn = dark ? "dark" : "light";
 }
 
-/** Draw another specification in a figure: the element, or its id. */
-export async function redraw(figure, spec) {
-  const found = typeof figure === "string" ? document.getElementById(figure) : figure;
-  if (found) await draw(found, spec);
+function begin(figure) {
+  const entry = charts.get(figure);
+  if (entry.begun) return;
+  entry.begun = true;
+  delete figure.dataset.unseen;
+  seen.unobserve(figure);
+  draw(figure, entry).catch((error) => {
+    figure.dataset.drawn = "failed";
+    console.error(error);
+  });
 }
 
-/** Give a drawn figure other data, dataset by dataset: much faster than another specification. */
-export async function refill(figure, datasets) {
-  const found = typeof figure === "string" ? document.getElementById(figure) : figure;
-  const entry = found && drawn.get(found);
-  if (!entry) return;
-  entry.spec.datasets = { ...entry.spec.datasets, ...datasets };
-  if (!entry.result) return; // it is being drawn: with what it was given first, then with this
+// What is in a hidden tab or a closed part is never seen, however near it is.
+const seen = new IntersectionObserver((changes) => {
+  for (const { target, isIntersecting } of changes) {
+    if (isIntersecting) begin(target);
+    else if (!charts.get(target).begun) target.dataset.unseen = "";
+  }
+}, { rootMargin: "400px 0px" });
+
+async function fill(entry, datasets) {
   for (const [name, values] of Object.entries(datasets)) entry.result.view.data(name, structuredClone(values));
   await entry.result.view.runAsync();
 }
 
-/** Draw all charts below an element that were not drawn yet. */
+/** Give a figure other data, dataset by dataset; one that is not drawn yet will be drawn with them. */
+export async function refill(figure, datasets) {
+  const found = typeof figure === "string" ? document.getElementById(figure) : figure;
+  const entry = found && charts.get(found);
+  if (!entry) return;
+  entry.spec.datasets = { ...entry.spec.datasets, ...datasets };
+  if (entry.result) await fill(entry, datasets);
+}
+
+/** Draw all charts below an element when they are seen. */
 export function drawAll(within = document) {
   for (const figure of within.querySelectorAll("figure.chart")) {
-    if (drawn.has(figure)) continue;
+    if (charts.has(figure)) continue;
+    embed ??= import("./vega.js").then((module) => module.vegaEmbed); // at once: printing does not wait for it
     const spec = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
-    drawn.set(figure, { spec });
-    draw(figure, spec).catch((error) => {
-      figure.dataset.drawn = "failed";
-      console.error(error);
-    });
+    if (spec.height > 0) figure.querySelector(".canvas").style.minHeight = `${spec.height + AROUND}px`;
+    charts.set(figure, { spec });
+    seen.observe(figure);
   }
 }
 
-const again = () => { for (const [figure, { spec }] of drawn) draw(figure, spec); };
+const again = () => { for (const [figure, entry] of charts) if (entry.begun) draw(figure, entry); };
 root.addEventListener("themechange", again);
 systemDark.addEventListener("change", again);
+// On paper all tabs are open. The promises of a drawing are kept before the browser goes on to print.
+addEventListener("beforeprint", () => { for (const figure of charts.keys()) begin(figure); });
 drawAll();
