@@ -21,7 +21,6 @@ from deniable.privacy.tables import Table, draw, thresholds
 from deniable.service.ids import DecisionIds, VisitorHash, group_scope, holdout_scope, layer_scope
 from deniable.storage import experiments, promises
 from deniable.storage.records import SLOTS, Decision, Experiment, Role
-from deniable.storage.schema import experiments as stored_experiments
 from deniable.storage.schema import memberships
 from deniable.storage.store import HotTransaction, Store
 
@@ -193,9 +192,8 @@ class ExperimentStates:
         new_tags = [tag for tag in tags if tag not in self._by_tag]
         if new_keys or new_tags:
             numbers = [experiments.tag_of(tag) for tag in new_tags]
-            wanted = stored_experiments.c.key.in_(new_keys) | stored_experiments.c.tag.in_(numbers)
             with self._store.read() as connection:
-                self._keep(connection, experiments.matching(connection, wanted))
+                self._keep(connection, experiments.by_names(connection, new_keys, numbers))
 
     def reread(self, ids: list[bytes]) -> None:
         """Read these experiments again."""

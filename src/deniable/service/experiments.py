@@ -38,14 +38,10 @@ from deniable.storage import (
     listing,
     promise_entries,
     promises,
+    times,
 )
 from deniable.storage.listing import Labels
-from deniable.storage.records import (
-    Experiment,
-    Metric,
-    PublishedTable,
-    Status,
-)
+from deniable.storage.records import Arm, Experiment, Metric, PublishedTable, Status
 from deniable.storage.store import Store
 from deniable.strategies import DEFAULT_STRATEGY, table_rules
 from deniable.strategies.rules import Grade
@@ -237,11 +233,10 @@ class Experiments(ExperimentViews):
                 connection,
                 experiment,
                 status="running",
-                started_at=commitments.moment(connection),
+                started_at=times.as_datetime(commitments.moment(connection)),
                 slots=slots,
             )
-            put_first_table(connection, started)
-            return experiments.by_key(connection, key)
+            return put_first_table(connection, started)
 
         with self._approvals.asking():
             return self._changed(begin)
@@ -265,7 +260,8 @@ class Experiments(ExperimentViews):
 
         def end(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "running", "paused")
-            winner = None if promote is None else _position(experiment, promote)
+            if promote is not None:
+                _arm(experiment, promote)
             last_answer = account.last_hour(connection, experiment)
             detail = promise_entries.stop_detail(promote, last_answer)
             commitments.record(connection, "stop", experiment, **detail)
@@ -273,8 +269,8 @@ class Experiments(ExperimentViews):
                 connection,
                 experiment,
                 status="stopped",
-                winner=winner,
-                stopped_at=commitments.moment(connection),
+                winner=promote,
+                stopped_at=times.as_datetime(commitments.moment(connection)),
             )
 
         return self._changed(end)
@@ -288,7 +284,7 @@ class Experiments(ExperimentViews):
 
         def switch(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "running", "paused")
-            if not experiment.arms[_position(experiment, arm)].active:
+            if not _arm(experiment, arm).active:
                 raise WrongStateError(f"arm {arm!r} is switched off already")
             if len(experiment.active_arms) < 3:
                 raise WrongStateError(
@@ -299,8 +295,7 @@ class Experiments(ExperimentViews):
             band, grade = _new_band(old, changed)
             detail = promise_entries.switch_off_detail(arm, changed.version, band, grade)
             commitments.record(connection, "switch_off", changed, **detail)
-            put_first_table(connection, changed)
-            return experiments.by_key(connection, key)
+            return put_first_table(connection, changed)
 
         return self._changed(switch)
 
@@ -334,8 +329,7 @@ class Experiments(ExperimentViews):
             band, grade = _new_band(old, changed)
             detail = promise_entries.add_arm_detail(new, changed.version, band, grade)
             commitments.record(connection, "add_arm", changed, **detail)
-            put_first_table(connection, changed)
-            return experiments.by_key(connection, key)
+            return put_first_table(connection, changed)
 
         return self._changed(add)
 
@@ -428,11 +422,11 @@ def _new_band(old: Band | None, changed: Experiment) -> tuple[Band | None, Grade
     return new, "across time" if within else "given the time"
 
 
-def _position(experiment: Experiment, arm: str) -> int:
-    for position, known in enumerate(experiment.arms):
-        if known.key == arm:
-            return position
-    raise UnknownNameError("arm", arm)
+def _arm(experiment: Experiment, key: str) -> Arm:
+    for arm in experiment.arms:
+        if arm.key == key:
+            return arm
+    raise UnknownNameError("arm", key)
 
 
 def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str) -> Experiment:
