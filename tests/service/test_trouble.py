@@ -71,6 +71,10 @@ def test_cut_connections_are_not_even_noticed(own_postgres: PostgresServer) -> N
         for _ in range(3):
             own_postgres.cut_connections()
             kept |= {f"w{len(kept)}": service.decide("checkout", f"w{len(kept)}", "a")}
+            own_postgres.cut_connections()
+            assert service.experiments.get("checkout").status == "running"
+            own_postgres.cut_connections()
+            service.experiments.note("checkout", "connections were cut")
         assert service.figures.unstored == 0
         check_recovered(service, kept)
 

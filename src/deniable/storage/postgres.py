@@ -86,6 +86,10 @@ _SETTINGS = (
 )
 """Regardless of the server's defaults, answered decisions are on its disk and waits are bounded."""
 
+_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITING = "BEGIN; SET LOCAL lock_timeout = '30s'; SET LOCAL synchronous_commit = "
+_LASTING, _FLEETING = f"{_WRITING}on", f"{_WRITING}off"
+"""How transactions beside the writer's begin, each in one round trip."""
 
 _Found = TypeVar("_Found")
 
@@ -123,12 +127,14 @@ class PostgresStore:
         self.url = parsed.render_as_string(hide_password=True)
         full = parsed.set(drivername="postgresql")
         self._conninfo = full.render_as_string(hide_password=False)
-        self.engine = create_engine(
+        # Transactions are begun explicitly, except those of migrations.
+        self._connections = create_engine(
             parsed.set(drivername="postgresql+psycopg"),
             creator=self._connected,
-            pool_pre_ping=True,
+            isolation_level="AUTOCOMMIT",
         )
-        event.listen(self.engine, "connect", _prepare)
+        event.listen(self._connections, "connect", _prepare)
+        self.engine = self._connections.execution_options(isolation_level="READ COMMITTED")
         self._hot: psycopg.Connection[TupleRow] | None = None
         self._transaction: PostgresTransaction | None = None
 
@@ -162,20 +168,14 @@ class PostgresStore:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """See Store."""
-        with self._begun("on") as connection:
+        with self._begun(_LASTING, WRITE_SECONDS) as connection:
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """See Store."""
         try:
-            with (
-                self.engine.connect().execution_options(
-                    isolation_level="REPEATABLE READ", postgresql_readonly=True
-                ) as connection,
-                _patient(connection, READ_SECONDS),
-                connection.begin(),
-            ):
+            with self._begun(_READING, READ_SECONDS) as connection:
                 yield connection
         except DBAPIError as error:
             raise _unavailable(error) from error
@@ -184,7 +184,7 @@ class PostgresStore:
         """See Store."""
         for pause in (*PAUSES, None):
             try:
-                with self._begun("on" if lasting else "off") as connection:
+                with self._begun(_LASTING if lasting else _FLEETING, WRITE_SECONDS) as connection:
                     return work(connection)
             except DBAPIError as error:
                 original = error.orig
@@ -199,15 +199,32 @@ class PostgresStore:
     def close(self) -> None:
         """See Store."""
         self._drop()
-        self.engine.dispose()
+        self._connections.dispose()
 
     @contextmanager
-    def _begun(self, synchronous: str) -> Iterator[Connection]:
-        with self.engine.begin() as connection, _patient(connection, WRITE_SECONDS):
-            connection.exec_driver_sql(
-                f"SET LOCAL synchronous_commit = {synchronous}; SET LOCAL lock_timeout = '30s'"
-            )
+    def _begun(self, begin: str, seconds: float) -> Iterator[Connection]:
+        # Closing a connection rolls back.
+        with self._in_transaction(begin) as connection, _patient(connection, seconds):
             yield connection
+            connection.commit()
+
+    def _in_transaction(self, begin: str) -> Connection:
+        """Return a connection after this statement.
+
+        One that was lost while nobody used it is noticed here and replaced. To ask before every
+        transaction whether it is still there would be a round trip more.
+        """
+        for replaced in (False, True):
+            connection = self._connections.connect()
+            try:
+                connection.exec_driver_sql(begin)
+            except DBAPIError as error:
+                connection.close()
+                if replaced or not error.connection_invalidated:
+                    raise
+            else:
+                return connection
+        raise AssertionError("the last attempt returns or raises")
 
     def _connected(self) -> _Connection:
         return _Connection.connect(self._conninfo, **_NETWORK)
