@@ -26,6 +26,7 @@ from deniable.service.drafts import (
     arguments_of,
     checked_text,
     draft,
+    redrafted,
 )
 from deniable.service.experiment_views import ExperimentViews
 from deniable.service.limits import MAX_BUDGET, MAX_LABEL, MAX_NOTE, MAX_TAGS
@@ -137,15 +138,7 @@ class Experiments(ExperimentViews):
 
         def change(connection: Connection) -> Experiment:
             before = _in_state(connection, key, "draft")
-            arguments = arguments_of(before)
-            for name in changes.keys() - arguments.keys():
-                raise InvalidArgumentError(name, "...", "one of " + ", ".join(arguments))
-            if "arms" in changes and "default_arm" not in changes:
-                names = [arm if isinstance(arm, str) else arm.key for arm in changes["arms"]]
-                if before.default_arm not in names:
-                    arguments["default_arm"] = None
-            planned = draft(key, **{**arguments, **changes})
-            changed = experiments.redraft(connection, before, planned)
+            changed = experiments.redraft(connection, before, redrafted(before, changes))
             commitments.record(
                 connection, "redraft", changed, **promise_entries.create_detail(changed)
             )
