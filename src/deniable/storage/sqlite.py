@@ -26,7 +26,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.pool import QueuePool
 
 from deniable.errors import StoreUnavailableError
 from deniable.storage.sqlite_direct import DirectConnection
@@ -258,60 +258,6 @@ def _begin(connection: Connection) -> None:
         _take_turn(driver)
     finally:
         _wait_for_others(driver)
-
-
-class MemoryStore:
-    """Implements `Store` in memory, with one connection and a lock that serialises transactions.
-
-    Attributes:
-        engine: for migrations.
-    """
-
-    durable = False
-    url = "memory:"
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._raw = sqlite3.connect(
-            ":memory:",
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=STATEMENTS,
-        )
-        self.engine = create_engine("sqlite://", creator=lambda: self._raw, poolclass=StaticPool)
-        event.listen(self.engine, "begin", lambda c: c.exec_driver_sql("BEGIN"))
-        self._transaction = SqliteTransaction(self._raw)
-
-    @contextmanager
-    def hot(self) -> Iterator[SqliteTransaction]:
-        """See Store."""
-        with self._lock:
-            self._raw.execute("BEGIN")
-            try:
-                yield self._transaction
-                self._raw.execute("COMMIT")
-            except BaseException:
-                self._raw.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def begin(self) -> Iterator[Connection]:
-        """See Store."""
-        with self._lock, self.engine.begin() as connection:
-            yield connection
-
-    brief = read = begin
-
-    def retried(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
-        """See Store; nothing lasts here."""
-        with self.begin() as connection:
-            return work(connection)
-
-    def close(self) -> None:
-        """See Store."""
-        with self._lock:  # closing a connection in use would crash the process
-            self.engine.dispose()
-            self._raw.close()
 
 
 LARGE, SMALL = 256, 64
