@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from copy import copy
 from itertools import count
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from deniable.errors import BrokenPromiseError, EntropyError
 from deniable.privacy.tables import Table, draw, thresholds
@@ -25,6 +25,9 @@ from deniable.storage.schema import memberships
 from deniable.storage.store import HotTransaction, Store
 
 _serial = count()
+_MEMBER = (
+    select(memberships.c.visitor).where(memberships.c.group_name == bindparam("group")).limit(1)
+)
 
 
 def system_bytes(count: int) -> bytes:
@@ -251,11 +254,7 @@ class ExperimentStates:
 def _state(connection: Connection, experiment: Experiment, key: bytes) -> ExperimentState:
     differences, table = _checked(connection, experiment)
     had_group = experiment.layer is not None and bool(
-        connection.execute(
-            select(memberships.c.group_name)
-            .where(memberships.c.group_name == experiment.layer)
-            .limit(1)
-        ).first()
+        connection.execute(_MEMBER, {"group": experiment.layer}).first()
     )
     return ExperimentState(
         experiment,
