@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -22,7 +23,7 @@ from deniable.service.drafts import NewArm
 from deniable.service.ids import DecisionIds, VisitorHash
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.storage.records import MICRO, Metric, Role
+from deniable.storage.records import MICRO, Experiment, Metric, Role
 from deniable.storage.schema import decisions
 
 SURE = 60
@@ -58,7 +59,7 @@ def test_a_change_returns_what_is_stored(store_url: str) -> None:
     metrics = [Metric("click"), Metric("cost", 5 * MICRO, "less")]
     with serving(store_url) as service:
         change = service.experiments
-        steps = [
+        steps: list[Callable[[], Experiment]] = [
             lambda: change.create("e", arms=arms, segments=["b", "a"], metrics=metrics),
             lambda: change.redraft("e", segments=["a", "b", "é"], layer="page", holdout=0.1),
             lambda: change.redraft("e", arms=arms, default_arm="new", attribution_seconds=60),
