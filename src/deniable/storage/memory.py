@@ -38,7 +38,7 @@ class MemoryStore:
             cached_statements=STATEMENTS,
         )
         self.engine = create_engine("sqlite://", creator=lambda: self._raw, poolclass=StaticPool)
-        event.listen(self.engine, "begin", lambda c: c.exec_driver_sql("BEGIN"))
+        event.listen(self.engine, "begin", lambda _connection: self._raw.execute("BEGIN"))
         self._transaction = SqliteTransaction(self._raw)
 
     @contextmanager

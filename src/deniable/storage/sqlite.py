@@ -246,11 +246,11 @@ def _take_turn(connection: sqlite3.Connection) -> None:
 
 def _begin(connection: Connection) -> None:
     options = connection.get_execution_options()
-    if not options.get("write", True):
-        connection.exec_driver_sql("BEGIN")
-        return
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
+    if not options.get("write", True):
+        driver.execute("BEGIN")
+        return
     lasting = options.get("lasting", True)
     driver.execute(f"PRAGMA synchronous = {SYNCHRONOUS if lasting else NOT_LASTING}")
     driver.execute("PRAGMA busy_timeout = 0")
