@@ -16,9 +16,9 @@ from tests.postgres import PostgresServer
 
 from deniable.storage import idempotency
 from deniable.storage.connect import connect
-from deniable.storage.memory import MemoryStore
 from deniable.storage.schema import answers as stored_answers
 from deniable.storage.schema import replies
+from deniable.storage.sqlite import MemoryStore
 from deniable.storage.store import HotTransaction, Store
 
 NORMAL, FULL = 1, 2

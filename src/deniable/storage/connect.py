@@ -9,9 +9,8 @@ from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from deniable.errors import InvalidArgumentError, StoreUnavailableError, WrongStateError
-from deniable.storage.memory import MemoryStore
 from deniable.storage.schema import HEAD
-from deniable.storage.sqlite import SqliteStore
+from deniable.storage.sqlite import MemoryStore, SqliteStore
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
