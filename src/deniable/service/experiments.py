@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongStateError
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 from deniable.privacy.tables import Band
 from deniable.service.approvals import Approvals
 from deniable.service.drafts import (
