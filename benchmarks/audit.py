@@ -153,7 +153,9 @@ def _started(connection: Connection, key: str, tables: list[Table]) -> bytes:
     )
     commitments.record(connection, "start", created, created.cost_nano, **detail)
     now = times.now()
-    running = experiments.change(connection, created, status="running", started_at=now)
+    running = experiments.change(
+        connection, created, status="running", started_at=times.as_datetime(now)
+    )
     for number in range(1, TABLES + 1):
         shows = [[100] * ARMS] * SEGMENTS
         rewards = [

@@ -14,7 +14,7 @@ from tests.audit.bandit import Bandit, by_arm, moved, promise
 from deniable.audit.exact import decimal, exact_proof
 from deniable.audit.promise import AuditedTable, Promise
 from deniable.errors import InvalidArgumentError
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 from deniable.privacy.tables import Band, Row, Table, band
 from deniable.storage.promises import Promise as ChainedPromise
 from deniable.storage.records import Metric

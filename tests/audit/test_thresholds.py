@@ -24,7 +24,7 @@ from deniable.audit.evidence import (
 )
 from deniable.audit.exact import ArmProof, exact_proof
 from deniable.audit.watchers import Belief, Beliefs, ProvenRisk, proven_risk
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 
 ABOVE, BELOW = 1 + 1e-9, 1 - 1e-9
 

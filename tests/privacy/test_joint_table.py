@@ -9,8 +9,8 @@ import pytest
 from tests.rational import exp_bounds
 
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
+from deniable.privacy.exact import SPACE
 from deniable.privacy.joint_table import SMALLEST, integer_table, keeps_budget, worst_ratio
-from deniable.privacy.serving import SPACE
 
 NANO = 1_000_000_000
 

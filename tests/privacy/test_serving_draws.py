@@ -15,7 +15,7 @@ from tests.patience import PATIENCE
 
 from deniable import ServingTable, arm_specific_table, symmetric_table
 from deniable.errors import NANO
-from deniable.privacy.serving import SPACE
+from deniable.privacy.exact import SPACE
 
 NEVER = 1e-9
 """A right sampler fails by chance once in a billion runs."""

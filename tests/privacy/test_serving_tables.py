@@ -11,8 +11,8 @@ from tests.rational import exp_bounds
 
 from deniable import ServingSchedule, ServingTable, arm_specific_table, symmetric_table
 from deniable.errors import NANO, BrokenPromiseError
+from deniable.privacy.exact import SPACE, exp_floor
 from deniable.privacy.exploration import dynamic_risk
-from deniable.privacy.serving import SPACE, exp_floor
 
 BUDGETS = [round(nats * NANO) for nats in np.geomspace(0.001, 20, 12).tolist()]
 EXTREMES = [(k, risk) for k in (2, 50, 10_000) for risk in (1, 10**9, 700 * NANO, 10**7 * NANO)]

@@ -21,7 +21,8 @@ import pytest
 
 from deniable import ServingTable, arm_specific_table, symmetric_table
 from deniable.errors import NANO
-from deniable.privacy.serving import SPACE, Entropy
+from deniable.privacy.exact import SPACE
+from deniable.privacy.serving import Entropy
 
 Draw = Callable[[int, Entropy], int]
 

@@ -11,8 +11,8 @@ from tests.oracle import mp, mpf
 from tests.rational import exp_bounds
 
 from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError
+from deniable.privacy.exact import SPACE
 from deniable.privacy.exploration import dynamic_risk, exploration_from_risk
-from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import (
     Band,
     Row,

@@ -9,7 +9,7 @@ import pytest
 from tests.promise.support import entries_of, rows_of, taught
 from tests.service.support import running, serving
 
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 from deniable.privacy.tables import decoded_table
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable

@@ -8,7 +8,7 @@ from itertools import product
 from tests.promise.support import MOST, entries_of, rows_of, taught
 from tests.service.support import serving
 
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 from deniable.service.experiment_state import ExperimentState
 from deniable.service.service import Deniable
 from deniable.storage import experiments

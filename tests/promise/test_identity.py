@@ -7,7 +7,7 @@ from fractions import Fraction
 from tests.promise.support import entries_of, rows_of, taught
 from tests.service.support import running, serving
 
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 from deniable.service.service import Deniable
 from deniable.storage.records import Role
 

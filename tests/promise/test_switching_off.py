@@ -10,7 +10,7 @@ from tests.promise.support import rows_of, taught
 from tests.service.support import running, serving
 
 from deniable.audit.promise import GIVEN_THE_TIME
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 from deniable.privacy.tables import Row
 from deniable.service.service import Deniable
 

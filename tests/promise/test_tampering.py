@@ -30,6 +30,10 @@ OF_ONE_EXPERIMENT = {
     "version": "UPDATE experiments SET version = 2 WHERE key = 'bad'",
     "segment name": "UPDATE segments SET name = 'z' WHERE position = 0 AND experiment_id = "
     "(SELECT id FROM experiments WHERE key = 'bad')",
+    "segment name as bytes": "UPDATE segments SET name = CAST(name AS BLOB) WHERE experiment_id = "
+    "(SELECT id FROM experiments WHERE key = 'bad')",
+    "arm budget as bytes": "UPDATE arms SET budget_nano = x'00' WHERE experiment_id = "
+    "(SELECT id FROM experiments WHERE key = 'bad')",
     "arm budget": "UPDATE arms SET budget_nano = 9 WHERE position = 0 AND experiment_id = "
     "(SELECT id FROM experiments WHERE key = 'bad')",
     "table rows": "UPDATE tables SET rows = zeroblob(length(rows)) WHERE experiment_id = "

@@ -29,7 +29,7 @@ from tests.promise.trace_support import (
 )
 from tests.service.support import serving
 
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 from deniable.privacy.tables import decoded_table
 from deniable.service import table_making
 from deniable.storage import experiments, sums, times

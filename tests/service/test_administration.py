@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -22,7 +23,7 @@ from deniable.service.drafts import NewArm
 from deniable.service.ids import DecisionIds, VisitorHash
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.storage.records import MICRO, Metric, Role
+from deniable.storage.records import MICRO, Experiment, Metric, Role
 from deniable.storage.schema import decisions
 
 SURE = 60
@@ -51,6 +52,34 @@ def test_starting_commits_and_refusal_says_how_much(store_url: str) -> None:
         service.firm.set(budget=2, reason="a second experiment")
         assert service.experiments.start("second").status == "running"
         assert service.firm.current().committed_nano == 2 * NANO
+
+
+def test_a_change_returns_what_is_stored(store_url: str) -> None:
+    arms = [NewArm("old", "as it is", 1), NewArm("new", "", 0.5), NewArm("bold", "", 0.25)]
+    metrics = [Metric("click"), Metric("cost", 5 * MICRO, "less")]
+    with serving(store_url) as service:
+        change = service.experiments
+        steps: list[Callable[[], Experiment]] = [
+            lambda: change.create("e", arms=arms, segments=["b", "a"], metrics=metrics),
+            lambda: change.redraft("e", segments=["a", "b", "é"], layer="page", holdout=0.1),
+            lambda: change.redraft("e", arms=arms, default_arm="new", attribution_seconds=60),
+            lambda: change.start("e", share=0.5),
+            lambda: change.pause("e"),
+            lambda: change.resume("e"),
+            lambda: change.switch_off("e", "new"),
+            lambda: change.add_arm("e", "last", budget=0.5, label="one more"),
+            lambda: change.switch_off("e", "old"),
+            lambda: change.add_segment("e", '"c"'),
+            lambda: change.stop("e", promote="bold"),
+            lambda: change.duplicate("e", "f"),
+            lambda: change.redraft("f", arms=["x", "y"], budget=1, trace_budget=2),
+            lambda: change.replan({"f": (NANO // 4, "dynamic")})[0],
+            lambda: change.start("f", share=0.5),
+            lambda: change.stop("f"),
+        ]
+        for step in steps:
+            returned = step()
+            assert returned == change.get(returned.key)
 
 
 def test_raising_the_budget_needs_a_reason_and_is_recorded(service: Deniable) -> None:

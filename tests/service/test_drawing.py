@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.service.support import running, serving, shows
 
-from deniable.privacy.serving import SPACE, exp_floor
+from deniable.privacy.exact import SPACE, exp_floor
 from deniable.privacy.tables import decoded_table, thresholds
 from deniable.service import batch
 from deniable.service.ids import VisitorHash

@@ -10,7 +10,7 @@ import pytest
 import deniable
 from deniable.audit.exact import exact_proof
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
-from deniable.privacy.serving import SPACE
+from deniable.privacy.exact import SPACE
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service import publisher as publishing
 from deniable.service import table_making

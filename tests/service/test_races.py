@@ -15,7 +15,7 @@ from tests.service.support import clicks, running, serving, shows
 from deniable.errors import InsufficientBudgetError, WrongStateError
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.storage import sqlite
+from deniable.storage import sqlite_connections
 from deniable.storage.records import Decision
 
 CLIENTS = 32
@@ -28,8 +28,10 @@ T = TypeVar("T")
 
 @pytest.fixture
 def services(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Deniable]]:
-    monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")  # order is tested here, not the disk
-    monkeypatch.setattr(sqlite, "BUSY_SECONDS", PATIENCE)
+    monkeypatch.setattr(
+        sqlite_connections, "SYNCHRONOUS", "OFF"
+    )  # order is tested here, not the disk
+    monkeypatch.setattr(sqlite_connections, "BUSY_SECONDS", PATIENCE)
     with ExitStack() as stack:
         if store_url == "memory:":  # one service, many threads
             yield [stack.enter_context(serving(store_url, budget=0))] * SERVICES

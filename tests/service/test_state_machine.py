@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.service.machine import UseCases
 
 from deniable.service.experiment_state import ExperimentState
-from deniable.storage import account, sqlite
+from deniable.storage import account, sqlite_connections
 from deniable.storage.connect import connect
 from deniable.storage.records import Role
 
@@ -23,7 +23,9 @@ STORES = ["sqlite", "postgresql", "memory"]
 @pytest.fixture
 def machine(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[UseCases]]:
     """The use-cases on one store, which is emptied for each run: opening is most of the work."""
-    monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")  # logic is tested here, not the disk
+    monkeypatch.setattr(
+        sqlite_connections, "SYNCHRONOUS", "OFF"
+    )  # logic is tested here, not the disk
     opened = connect(store_url)
 
     class OnThisStore(UseCases):

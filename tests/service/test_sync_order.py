@@ -18,8 +18,8 @@ CALLS = 30
 
 ANSWERING = """
 import os, sys
-from deniable.storage import sqlite
-sqlite.SYNCHRONOUS = sys.argv[2]
+from deniable.storage import sqlite_connections
+sqlite_connections.SYNCHRONOUS = sys.argv[2]
 from tests.service.support import running, serving
 with serving(sys.argv[1]) as service:
     running(service)

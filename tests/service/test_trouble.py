@@ -71,6 +71,10 @@ def test_cut_connections_are_not_even_noticed(own_postgres: PostgresServer) -> N
         for _ in range(3):
             own_postgres.cut_connections()
             kept |= {f"w{len(kept)}": service.decide("checkout", f"w{len(kept)}", "a")}
+            own_postgres.cut_connections()
+            assert service.experiments.get("checkout").status == "running"
+            own_postgres.cut_connections()
+            service.experiments.note("checkout", "connections were cut")
         assert service.figures.unstored == 0
         check_recovered(service, kept)
 
@@ -175,9 +179,9 @@ def test_sqlite_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_writer_that_holds_the_file_for_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deniable.storage import sqlite
+    from deniable.storage import sqlite_connections
 
-    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_connections, "BUSY_SECONDS", 0.05)
     with sqlite_service(tmp_path, monkeypatch) as service:
         kept = started(service)
         other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)

@@ -97,7 +97,13 @@ def start(connection: Connection, experiment: Experiment, share: int = 1000) -> 
         slots = account.take_slots(connection, experiment.layer, share)
     detail = promise_entries.band_detail(fixed_band(experiment))
     account.commit(connection, experiment, "start", slots, **detail)
-    running = changed(connection, experiment, status="running", slots=slots, started_at=times.now())
+    running = changed(
+        connection,
+        experiment,
+        status="running",
+        slots=slots,
+        started_at=times.as_datetime(times.now()),
+    )
     return publish(connection, running)
 
 
@@ -128,7 +134,9 @@ def publish(connection: Connection, experiment: Experiment) -> Experiment:
 def stop(connection: Connection, experiment: Experiment) -> Experiment:
     detail = promise_entries.stop_detail(None, account.last_hour(connection, experiment))
     commitments.record(connection, "stop", experiment, **detail)
-    return changed(connection, experiment, status="stopped", stopped_at=times.now())
+    return changed(
+        connection, experiment, status="stopped", stopped_at=times.as_datetime(times.now())
+    )
 
 
 @dataclass

@@ -12,8 +12,9 @@ import pytest
 from tests.patience import eventually
 
 from deniable.errors import StoreUnavailableError
-from deniable.storage import sqlite, sqlite_files
-from deniable.storage.sqlite import RETRY_SECONDS, SqliteStore
+from deniable.storage import sqlite_connections, sqlite_files
+from deniable.storage.sqlite import SqliteStore
+from deniable.storage.sqlite_connections import RETRY_SECONDS
 from deniable.storage.sqlite_files import LONGEST_LOG, Checkpointer, copy_back, long_log
 
 PAGES = 100
@@ -203,7 +204,7 @@ def test_a_writer_begins_as_soon_as_another_process_has_written(
             other.execute("COMMIT")
 
     other.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr("deniable.storage.sqlite.time.sleep", sleep)
+    monkeypatch.setattr("deniable.storage.sqlite_connections.time.sleep", sleep)
     with getattr(store, kind)():
         assert slept == [RETRY_SECONDS] * 5
 
@@ -212,7 +213,7 @@ def test_a_writer_begins_as_soon_as_another_process_has_written(
 def test_a_process_that_does_not_stop_writing_is_not_waited_for_without_end(
     kind: str, store: SqliteStore, other: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(sqlite_connections, "BUSY_SECONDS", 0.01)
     begun = getattr(store, kind)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailableError, match="locked"), begun():

@@ -9,7 +9,8 @@ import psycopg
 import pytest
 from tests.postgres import PostgresServer
 
-from deniable.storage.postgres import PostgresTransaction, _bytes_array, _integer_array
+from deniable.storage.postgres import PostgresTransaction
+from deniable.storage.postgres_arrays import bytes_array, integer_array
 
 LIMITS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 
@@ -38,9 +39,9 @@ def test_integers(connection: psycopg.Connection[tuple[list[object]]], kind: str
         [chance.randrange(-limit, limit) for _ in range(1_000)],
     ]
     for values in cases:
-        assert sent(connection, kind, _integer_array(values, kind)) == values
+        assert sent(connection, kind, integer_array(values, kind)) == values
     with pytest.raises(struct.error):
-        _integer_array([limit], kind)
+        integer_array([limit], kind)
     connection.close()
 
 
@@ -53,5 +54,5 @@ def test_bytes(connection: psycopg.Connection[tuple[list[object]]]) -> None:
         [chance.randbytes(chance.randrange(40)) for _ in range(1_000)],
     ]
     for values in cases:
-        assert sent(connection, "bytea", _bytes_array(values)) == values
+        assert sent(connection, "bytea", bytes_array(values)) == values
     connection.close()

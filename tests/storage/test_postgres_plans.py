@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import psycopg
 import pytest
 from tests.patience import eventually
 from tests.postgres import PostgresServer
 
+from deniable.storage import experiments
 from deniable.storage import postgres as module
 from deniable.storage.connect import connect
 from deniable.storage.postgres import PostgresStore
@@ -47,6 +51,35 @@ def test_one_condition_for_all_keys_would_read_it(
     """The planted fault: with so many keys, one pass over the table looks cheaper to the server."""
     monkeypatch.setattr(module, "_STORED", ALL_AT_ONCE)
     assert _rows_read(postgres.new_database(), keys=3_000) > ROWS * LOOKUPS / 2
+
+
+def test_statements_stay_prepared_after_a_refusal(postgres: PostgresServer) -> None:
+    store = connect(postgres.new_database())
+    assert isinstance(store, PostgresStore)
+    try:
+        for _ in range(12):
+            with suppress(LookupError), store.begin() as connection:
+                experiments.everything(connection)
+                raise LookupError
+            with suppress(LookupError), store.hot() as transaction:
+                transaction.chain(0, b"nobody")
+                raise LookupError
+        with store.read() as connection:
+            assert _prepared(connection.exec_driver_sql) > 0
+        with store.hot():
+            assert store._hot is not None
+            assert _prepared(store._hot.execute) > 0
+    finally:
+        store.close()
+
+
+def _prepared(execute: Callable[[Any], Any]) -> int:
+    """Statements of the product, run often, that the server has prepared on this connection."""
+    found = execute(
+        "SELECT count(*) FROM pg_prepared_statements WHERE left(statement, 6) = 'SELECT'"
+    )
+    (count,) = found.fetchone()
+    return int(count)
 
 
 def _rows_read(url: str, keys: int = 32) -> int:

@@ -64,7 +64,7 @@ def test_every_act_changes_the_promise(connection: Connection) -> None:
     assert [active for _, _, active in promise.arms] == [True, False, True]
     assert promise.last_table is not None
     assert promise.last_table.number == 2
-    stopped = changed(connection, paused, status="stopped", winner=2)
+    stopped = changed(connection, paused, status="stopped", winner="arm2")
     assert promises.differences(stopped, promise) == ["status", "winner"]
     detail = promise_entries.stop_detail("arm2", account.last_hour(connection, paused))
     commitments.record(connection, "stop", paused, **detail)

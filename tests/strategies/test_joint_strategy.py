@@ -11,9 +11,9 @@ from tests.oracle import mp, mpf
 from tests.strategies.lp_oracle import by_highs
 
 from deniable.errors import NANO, InvalidArgumentError
+from deniable.privacy.exact import SPACE
 from deniable.privacy.joint_table import floors_in_integers, integer_table, mean_row
 from deniable.privacy.noise import laplace_variance
-from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies.joint import JointStrategy
 from deniable.strategies.recipe import Recipe

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from deniable.errors import NANO
-from deniable.privacy.serving import SPACE
+from deniable.privacy.exact import SPACE
 from deniable.privacy.tables import Row, Table
 from deniable.strategies.recipe import Recipe
 

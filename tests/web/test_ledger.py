@@ -15,7 +15,7 @@ from tests.web.test_hostile import assert_harmless
 from tests.web.watching import Theme, tab
 
 from deniable._formatting import in_nats, nats
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 from deniable.storage import times
 from deniable.storage.account import Balance
 from deniable.storage.schema import commitments

@@ -28,7 +28,7 @@ from sqlalchemy import Connection
 
 from deniable._validation import FloatArray
 from deniable.inference.state import State, VisitorBatch, new_state, update, update_all
-from deniable.privacy.serving import SPACE
+from deniable.privacy.exact import SPACE
 from deniable.storage import commitments, experiments, times
 from deniable.storage.counts import counters_by_table, result_counts
 from deniable.storage.records import MICRO, Experiment, PublishedTable, Role

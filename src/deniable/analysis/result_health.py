@@ -28,7 +28,7 @@ from deniable.inference.e_values import draw_evidence
 from deniable.inference.health import drift, sample_ratios
 from deniable.inference.intervals import of_sums
 from deniable.inference.state import update_all
-from deniable.privacy.serving import SPACE
+from deniable.privacy.exact import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.storage import experiments, times
 from deniable.storage.records import MICRO, Experiment, Role

@@ -35,7 +35,7 @@ from deniable.inference.off_policy import Value, arm_values
 from deniable.inference.state import State
 from deniable.inference.verdict import Choice, Lift, Verdict, verdict
 from deniable.inference.words import Unit, keeping, sentences
-from deniable.privacy.serving import SPACE
+from deniable.privacy.exact import SPACE
 from deniable.storage import times
 from deniable.storage.records import MICRO, Experiment, Metric, Status
 from deniable.strategies.recipe import Recipe

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from deniable.privacy.serving import SPACE
+from deniable.privacy.exact import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.storage.records import Commitment, Experiment, PublishedTable
 from deniable.strategies import table_rules

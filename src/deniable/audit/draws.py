@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from deniable._validation import FloatArray
 from deniable.audit.decisions import DecisionLog, Ints
-from deniable.privacy.serving import SPACE
+from deniable.privacy.exact import SPACE
 
 if TYPE_CHECKING:
     from deniable.audit.promise import Promise

@@ -18,7 +18,7 @@ from fractions import Fraction
 from deniable._types import JsonObject
 from deniable.audit.promise import Promise
 from deniable.errors import NANO
-from deniable.privacy.serving import SPACE, exp_floor
+from deniable.privacy.exact import SPACE, exp_floor
 from deniable.privacy.tables import Table
 
 ACROSS_TIME = "across time"

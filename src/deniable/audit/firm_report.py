@@ -12,7 +12,7 @@ from deniable.audit.checks import Check, Checked, broken, chain_check
 from deniable.audit.exact import ACROSS_TIME
 from deniable.audit.firm import Account, counts_until
 from deniable.errors import NANO
-from deniable.privacy.serving import SPACE, exp_floor
+from deniable.privacy.exact import SPACE, exp_floor
 from deniable.privacy.tables import Table
 from deniable.storage.promise_entries import PromisedTable
 from deniable.storage.promises import Promise

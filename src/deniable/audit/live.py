@@ -21,7 +21,7 @@ from deniable._validation import FloatArray
 from deniable.audit.checks import Check, Checked, broken
 from deniable.audit.live_power import cell_limits, noticed_excess, power
 from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError, WrongStateError
-from deniable.privacy.serving import SPACE
+from deniable.privacy.exact import SPACE
 from deniable.privacy.tables import Table
 from deniable.storage.records import SCRATCH_PREFIX
 

@@ -18,7 +18,7 @@ from deniable.audit.report import Audit
 from deniable.charts.save import chart_svg
 from deniable.errors import NANO
 from deniable.privacy.belief import highest_belief
-from deniable.privacy.serving import SPACE
+from deniable.privacy.exact import SPACE
 from deniable.storage.times import as_datetime
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from deniable.documents.content import Block, Bullets, Field, Fields, Grid, Paragraph, Section
 from deniable.documents.facts import Facts
 from deniable.errors import NANO
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 5), Fraction(1, 2))
 """A watcher's prior beliefs, for which limits are stated."""

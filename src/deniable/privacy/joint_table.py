@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from deniable import _validation as check
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
-from deniable.privacy.serving import SPACE, exp_floor
+from deniable.privacy.exact import SPACE, exp_floor
 from deniable.privacy.tables import Band, Row, fitted
 
 Rows: TypeAlias = tuple[tuple[int, ...], ...]

@@ -24,12 +24,7 @@ from itertools import accumulate
 
 from deniable import _validation as check
 from deniable.errors import NANO, BrokenPromiseError, InvalidArgumentError
-
-SPACE = 1 << 64
-"""The number of possible draws."""
-
-_POWER_BITS = 320
-"""Fractional bits of powers of e."""
+from deniable.privacy.exact import SPACE, exp_floor, nano_nats
 
 _FIXED_POINT = 192
 """Fractional bits while pieces are computed, far finer than one unit of SPACE."""
@@ -58,7 +53,7 @@ class ServingTable:
     thresholds: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _nano_nats("budgets", self.budgets)
+        nano_nats("budgets", self.budgets)
         if len(self.pieces) != len(self.budgets):
             allowed = f"{len(self.budgets)} pieces, as many as budgets"
             raise InvalidArgumentError("pieces", self.pieces, allowed)
@@ -125,40 +120,7 @@ def arm_specific_table(risks_nano: Sequence[int]) -> ServingTable:
     >>> [round(table.count(j, greedy=j) / 2**64, 3) for j in range(3)]
     [0.775, 0.482, 0.353]
     """
-    return _table(_nano_nats("risks_nano", risks_nano))
-
-
-@lru_cache(maxsize=16_384)
-def exp_floor(risk_nano: int) -> Fraction:
-    """Return a rational number at most e^risk, within 1 part in 10^75 of it up to 1,000 nats."""
-    if not risk_nano:
-        return Fraction(1)
-    risk = min(risk_nano, 1000 * NANO)
-    # e^x = (e^(x / 2^halvings))^(2^halvings). Every step is rounded down, so the result is too.
-    halvings = 14 + (risk // NANO).bit_length()
-    x = (risk << _POWER_BITS - halvings) // NANO
-    term = power = 1 << _POWER_BITS
-    place = 0
-    while term:
-        place += 1
-        term = (term * x >> _POWER_BITS) // place
-        power += term
-    for _ in range(halvings):
-        power = power * power >> _POWER_BITS
-    return Fraction(power, 1 << _POWER_BITS)
-
-
-def _nano_nats(argument: str, values: Sequence[int]) -> tuple[int, ...]:
-    """Validate nano-nats for each of 2 or more arms; 0 is allowed only for all of them."""
-    risks = tuple(values)
-    # Thousands of tables are checked at once, so plain integers take a fast path.
-    if set(map(type, risks)) != {int} or min(risks) < 0:
-        risks = tuple(check.whole(argument, value, 0) for value in risks)
-    if len(risks) < 2:
-        raise InvalidArgumentError(argument, risks, "nano-nats for each of 2 or more arms")
-    if min(risks) == 0 < max(risks):
-        raise InvalidArgumentError(argument, risks, "all above 0, or all 0")
-    return risks
+    return _table(nano_nats("risks_nano", risks_nano))
 
 
 def _table(risks: tuple[int, ...]) -> ServingTable:
@@ -222,7 +184,7 @@ class ServingSchedule:
     dynamic: bool
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "budgets", _nano_nats("budgets", self.budgets))
+        object.__setattr__(self, "budgets", nano_nats("budgets", self.budgets))
 
     def table(self, clock: int) -> ServingTable:
         """Return the table for the visitor with this clock (1 is the first)."""

@@ -28,7 +28,7 @@ from itertools import accumulate, chain
 from struct import Struct
 
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
-from deniable.privacy.serving import SPACE, _nano_nats, exp_floor
+from deniable.privacy.exact import SPACE, exp_floor, nano_nats
 
 Row = tuple[int, ...]
 """One integer per arm, summing to 2^64."""
@@ -263,7 +263,7 @@ def band(budgets: Row) -> Band:
     >>> [round(fixed.row([arm], Fraction(1))[arm] / 2**64, 3) for arm in range(3)]
     [0.775, 0.482, 0.353]
     """
-    risks = _nano_nats("budgets", budgets)
+    risks = nano_nats("budgets", budgets)
     if not max(risks):
         share, odd = divmod(SPACE, len(risks))
         even = tuple(share + (arm < odd) for arm in range(len(risks)))

@@ -186,6 +186,18 @@ def arguments_of(experiment: Experiment) -> JsonObject:
     }
 
 
+def redrafted(before: Experiment, changes: JsonObject) -> Experiment:
+    """Return a draft with some arguments changed; a default arm that is no longer there is forgotten."""
+    arguments = arguments_of(before)
+    for name in changes.keys() - arguments.keys():
+        raise InvalidArgumentError(name, "...", "one of " + ", ".join(arguments))
+    if "arms" in changes and "default_arm" not in changes:
+        names = [arm if isinstance(arm, str) else arm.key for arm in changes["arms"]]
+        if before.default_arm not in names:
+            arguments["default_arm"] = None
+    return draft(before.key, **{**arguments, **changes})
+
+
 def _nats(nano: int | None) -> float | None:
     return None if nano is None else float(nats_text(nano))
 

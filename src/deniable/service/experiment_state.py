@@ -14,18 +14,20 @@ from collections.abc import Iterable
 from copy import copy
 from itertools import count
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from deniable.errors import BrokenPromiseError, EntropyError
 from deniable.privacy.tables import Table, draw, thresholds
 from deniable.service.ids import DecisionIds, VisitorHash, group_scope, holdout_scope, layer_scope
 from deniable.storage import experiments, promises
 from deniable.storage.records import SLOTS, Decision, Experiment, Role
-from deniable.storage.schema import experiments as stored_experiments
 from deniable.storage.schema import memberships
 from deniable.storage.store import HotTransaction, Store
 
 _serial = count()
+_MEMBER = (
+    select(memberships.c.visitor).where(memberships.c.group_name == bindparam("group")).limit(1)
+)
 
 
 def system_bytes(count: int) -> bytes:
@@ -193,9 +195,8 @@ class ExperimentStates:
         new_tags = [tag for tag in tags if tag not in self._by_tag]
         if new_keys or new_tags:
             numbers = [experiments.tag_of(tag) for tag in new_tags]
-            wanted = stored_experiments.c.key.in_(new_keys) | stored_experiments.c.tag.in_(numbers)
             with self._store.read() as connection:
-                self._keep(connection, experiments.matching(connection, wanted))
+                self._keep(connection, experiments.by_names(connection, new_keys, numbers))
 
     def reread(self, ids: list[bytes]) -> None:
         """Read these experiments again."""
@@ -253,11 +254,7 @@ class ExperimentStates:
 def _state(connection: Connection, experiment: Experiment, key: bytes) -> ExperimentState:
     differences, table = _checked(connection, experiment)
     had_group = experiment.layer is not None and bool(
-        connection.execute(
-            select(memberships.c.group_name)
-            .where(memberships.c.group_name == experiment.layer)
-            .limit(1)
-        ).first()
+        connection.execute(_MEMBER, {"group": experiment.layer}).first()
     )
     return ExperimentState(
         experiment,

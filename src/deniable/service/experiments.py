@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongStateError
-from deniable.privacy.serving import exp_floor
+from deniable.privacy.exact import exp_floor
 from deniable.privacy.tables import Band
 from deniable.service.approvals import Approvals
 from deniable.service.drafts import (
@@ -26,6 +26,7 @@ from deniable.service.drafts import (
     arguments_of,
     checked_text,
     draft,
+    redrafted,
 )
 from deniable.service.experiment_views import ExperimentViews
 from deniable.service.limits import MAX_BUDGET, MAX_LABEL, MAX_NOTE, MAX_TAGS
@@ -38,14 +39,10 @@ from deniable.storage import (
     listing,
     promise_entries,
     promises,
+    times,
 )
 from deniable.storage.listing import Labels
-from deniable.storage.records import (
-    Experiment,
-    Metric,
-    PublishedTable,
-    Status,
-)
+from deniable.storage.records import Arm, Experiment, Metric, PublishedTable, Status
 from deniable.storage.store import Store
 from deniable.strategies import DEFAULT_STRATEGY, table_rules
 from deniable.strategies.rules import Grade
@@ -141,15 +138,7 @@ class Experiments(ExperimentViews):
 
         def change(connection: Connection) -> Experiment:
             before = _in_state(connection, key, "draft")
-            arguments = arguments_of(before)
-            for name in changes.keys() - arguments.keys():
-                raise InvalidArgumentError(name, "...", "one of " + ", ".join(arguments))
-            if "arms" in changes and "default_arm" not in changes:
-                names = [arm if isinstance(arm, str) else arm.key for arm in changes["arms"]]
-                if before.default_arm not in names:
-                    arguments["default_arm"] = None
-            planned = draft(key, **{**arguments, **changes})
-            changed = experiments.redraft(connection, before, planned)
+            changed = experiments.redraft(connection, before, redrafted(before, changes))
             commitments.record(
                 connection, "redraft", changed, **promise_entries.create_detail(changed)
             )
@@ -237,11 +226,10 @@ class Experiments(ExperimentViews):
                 connection,
                 experiment,
                 status="running",
-                started_at=commitments.moment(connection),
+                started_at=times.as_datetime(commitments.moment(connection)),
                 slots=slots,
             )
-            put_first_table(connection, started)
-            return experiments.by_key(connection, key)
+            return put_first_table(connection, started)
 
         with self._approvals.asking():
             return self._changed(begin)
@@ -265,7 +253,8 @@ class Experiments(ExperimentViews):
 
         def end(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "running", "paused")
-            winner = None if promote is None else _position(experiment, promote)
+            if promote is not None:
+                _arm(experiment, promote)
             last_answer = account.last_hour(connection, experiment)
             detail = promise_entries.stop_detail(promote, last_answer)
             commitments.record(connection, "stop", experiment, **detail)
@@ -273,8 +262,8 @@ class Experiments(ExperimentViews):
                 connection,
                 experiment,
                 status="stopped",
-                winner=winner,
-                stopped_at=commitments.moment(connection),
+                winner=promote,
+                stopped_at=times.as_datetime(commitments.moment(connection)),
             )
 
         return self._changed(end)
@@ -288,7 +277,7 @@ class Experiments(ExperimentViews):
 
         def switch(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "running", "paused")
-            if not experiment.arms[_position(experiment, arm)].active:
+            if not _arm(experiment, arm).active:
                 raise WrongStateError(f"arm {arm!r} is switched off already")
             if len(experiment.active_arms) < 3:
                 raise WrongStateError(
@@ -299,8 +288,7 @@ class Experiments(ExperimentViews):
             band, grade = _new_band(old, changed)
             detail = promise_entries.switch_off_detail(arm, changed.version, band, grade)
             commitments.record(connection, "switch_off", changed, **detail)
-            put_first_table(connection, changed)
-            return experiments.by_key(connection, key)
+            return put_first_table(connection, changed)
 
         return self._changed(switch)
 
@@ -334,8 +322,7 @@ class Experiments(ExperimentViews):
             band, grade = _new_band(old, changed)
             detail = promise_entries.add_arm_detail(new, changed.version, band, grade)
             commitments.record(connection, "add_arm", changed, **detail)
-            put_first_table(connection, changed)
-            return experiments.by_key(connection, key)
+            return put_first_table(connection, changed)
 
         return self._changed(add)
 
@@ -428,11 +415,11 @@ def _new_band(old: Band | None, changed: Experiment) -> tuple[Band | None, Grade
     return new, "across time" if within else "given the time"
 
 
-def _position(experiment: Experiment, arm: str) -> int:
-    for position, known in enumerate(experiment.arms):
-        if known.key == arm:
-            return position
-    raise UnknownNameError("arm", arm)
+def _arm(experiment: Experiment, key: str) -> Arm:
+    for arm in experiment.arms:
+        if arm.key == key:
+            return arm
+    raise UnknownNameError("arm", key)
 
 
 def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str) -> Experiment:

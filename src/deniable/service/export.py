@@ -19,7 +19,8 @@ from sqlalchemy import Connection, select
 
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
-from deniable.privacy.serving import SPACE, ServingTable, arm_specific_table
+from deniable.privacy.exact import SPACE
+from deniable.privacy.serving import ServingTable, arm_specific_table
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.ids import DecisionIds
 from deniable.storage import experiments, promises, times

@@ -38,6 +38,8 @@ _TAKE = (
     .where((leases.c.until < bindparam("now")) | (leases.c.owner == bindparam("holder")))
     .values(owner=bindparam("holder"), until=bindparam("end"))
 )
+_KNOWN = select(leases.c.name).where(leases.c.name == bindparam("lease"))
+_FIRST = insert(leases)
 _RELEASE = (
     update(leases)
     .where(leases.c.name == bindparam("lease"), leases.c.owner == bindparam("holder"))
@@ -217,17 +219,17 @@ class Publisher:
     def _leased(self, name: str) -> bool:
         """Take the lease for this work; return False if another process holds it."""
         now = times.now()
-        values = {"owner": self._owner, "until": now + LEASE_MICROSECONDS}
+        until = now + LEASE_MICROSECONDS
 
         def take(connection: Connection) -> bool:
             taken = connection.execute(
-                _TAKE, {"lease": name, "holder": self._owner, "now": now, "end": values["until"]}
+                _TAKE, {"lease": name, "holder": self._owner, "now": now, "end": until}
             )
             if taken.rowcount:
                 return True
-            if connection.execute(select(leases.c.name).where(leases.c.name == name)).first():
+            if connection.execute(_KNOWN, {"lease": name}).first():
                 return False
-            connection.execute(insert(leases).values(name=name, **values))
+            connection.execute(_FIRST, {"name": name, "owner": self._owner, "until": until})
             return True
 
         try:

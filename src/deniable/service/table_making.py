@@ -93,9 +93,9 @@ def first_table(experiment: Experiment) -> Table:
     return recipe.table(recipe.counts(empty, empty))
 
 
-def put_first_table(connection: Connection, experiment: Experiment) -> None:
+def put_first_table(connection: Connection, experiment: Experiment) -> Experiment:
     """Publish a table in a transaction that holds the chain (start, switch off, add an arm)."""
-    store_table(connection, experiment, next_table(connection, experiment))
+    return store_table(connection, experiment, next_table(connection, experiment))
 
 
 def put_into_force(
@@ -117,8 +117,8 @@ def put_into_force(
     return made
 
 
-def store_table(connection: Connection, experiment: Experiment, made: PublishedTable) -> None:
-    """Store and chain a table; the next transaction draws from it."""
+def store_table(connection: Connection, experiment: Experiment, made: PublishedTable) -> Experiment:
+    """Store and chain a table, from which the next transaction draws; return the experiment with it."""
     recipe = recipe_of(experiment)
     settled = None
     if recipe.kind.offers_across_time:
@@ -134,7 +134,7 @@ def store_table(connection: Connection, experiment: Experiment, made: PublishedT
         settled,
     )
     commitments.record(connection, "table", experiment, **detail)
-    experiments.add_table(connection, experiment, made)
+    return experiments.add_table(connection, experiment, made)
 
 
 # -- the counts ------------------------------------------------------------------------------------

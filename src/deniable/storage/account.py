@@ -42,7 +42,6 @@ from deniable.storage.commitments import (
     account_time,
     check_complete,
     checked,
-    linked,
     linked_query,
     lock_chain,
     moment,
@@ -324,7 +323,9 @@ def _hours(connection: Connection) -> dict[bytes, int]:
 
 # -- name and approval rules -----------------------------------------------------------------------
 
-_OURS = (commitments.c.experiment_id.is_(None), commitments.c.kind == "settings")
+_NEWEST_SETTINGS = linked_query(
+    commitments.c.experiment_id.is_(None), commitments.c.kind == "settings", newest=1
+)
 
 
 @dataclass(frozen=True)
@@ -385,7 +386,7 @@ class FirmSettings:
 
 def read_settings(connection: Connection) -> FirmSettings:
     """Return the newest settings, checked against their link; the defaults if there are none."""
-    newest = linked(connection, *_OURS, newest=1)
+    newest = checked(connection, _NEWEST_SETTINGS)
     return firm_settings_of(newest[0].detail) if newest else FirmSettings()
 
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    true,
     update,
 )
 
@@ -71,9 +72,13 @@ _END = select(writers.c.seq, writers.c.head, _NEWEST.scalar_subquery().label("ne
     writers.c.id == COMMITMENT_CHAIN
 )
 _APPEND = insert(commitments)
-_LENGTH = select(func.count(), func.coalesce(func.max(commitments.c.seq), 0))
+_LENGTH = select(
+    func.count().label("count"), func.coalesce(func.max(commitments.c.seq), 0).label("last")
+).subquery()
 _RECORDED_END = (
-    select(writers.c.seq, writers.c.head, commitments.c.hash)
+    select(writers.c.seq, writers.c.head, commitments.c.hash, *_LENGTH.c)
+    .select_from(writers)
+    .join(_LENGTH, true())
     .outerjoin(commitments, commitments.c.seq == writers.c.seq)
     .where(writers.c.id == COMMITMENT_CHAIN)
 )
@@ -340,9 +345,8 @@ def _holding(
 
 def check_complete(connection: Connection) -> None:
     """Raise BrokenPromiseError if the chain does not end as recorded."""
-    count, last = connection.execute(_LENGTH).one()
-    end = connection.execute(_RECORDED_END).one()
-    if not count == last == end.seq or end.head != (end.hash if last else GENESIS):
+    seq, head, link, count, last = connection.execute(_RECORDED_END).one()
+    if not count == last == seq or head != (link if last else GENESIS):
         raise BrokenPromiseError(
             "commitments were removed or added by hand: `deniable ledger verify` tells more"
         )

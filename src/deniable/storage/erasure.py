@@ -207,12 +207,9 @@ def _decisions_of(
     """Yield ids of these visitors' decisions, in pages."""
     identity = bytes.fromhex(experiment.id)
     for start in range(0, len(hashes), BATCH):
-        query = select(decisions.c.id).where(
-            decisions.c.experiment_id == identity,
-            decisions.c.visitor.in_(hashes[start : start + BATCH]),
-        )
+        which = {"identity": identity, "visitors": hashes[start : start + BATCH]}
         with store.read() as connection:
-            ids = list(connection.execute(query).scalars())
+            ids = list(connection.execute(_OF_VISITORS, which).scalars())
         if ids:
             yield ids
 
@@ -299,9 +296,12 @@ def _forget(
     return _Done(len(rows), began)
 
 
-# Statements of a purge are built once: building takes longer than running.
+# Statements are built once: building takes longer than running.
 _OF_DECISION = decisions.c.experiment_id == bindparam("identity")
 _OF_REWARD = rewards.c.experiment_id == bindparam("identity")
+_OF_VISITORS = select(decisions.c.id).where(
+    _OF_DECISION, decisions.c.visitor.in_(bindparam("visitors", expanding=True))
+)
 _UNSTRIPPED = select(decisions).where(
     _OF_DECISION,
     decisions.c.id.in_(bindparam("ids", expanding=True)),

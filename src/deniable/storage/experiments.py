@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
 from functools import cache
+from typing import Any
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
+    ScalarSelect,
+    Text,
     Update,
     bindparam,
     delete,
@@ -20,6 +26,9 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from deniable._types import JsonObject
 from deniable.errors import UnknownNameError, WrongStateError
@@ -47,11 +56,10 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
     Args:
         connection: inside a transaction.
         key: its name.
-        lock: lock it until the transaction ends (SQLite already locks the whole file).
+        lock: lock it until the transaction ends (SQLite already locks the whole file). What changes
+            arms or segments locks the chain before, so these are as new as the row that was waited for.
     """
-    if lock and connection.dialect.name != "sqlite":
-        connection.execute(_LOCK, {"key": key})
-    found = _matching(connection, _BY_KEY, key=key)
+    found = _found(connection, _LOCKED if lock else _BY_KEY, key=key)
     if not found:
         raise UnknownNameError("experiment", key)
     return found[0]
@@ -59,34 +67,23 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
 
 def everything(connection: Connection) -> list[Experiment]:
     """Return all experiments, oldest first, without scratch copies."""
-    return _matching(connection, _ALL)
+    return _found(connection, _ALL)
 
 
 def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
     """Insert a new draft with new ids; raise WrongStateError if its key is in use."""
     identity = os.urandom(16)
+    created = replace(draft, id=identity.hex())
+    names = ("created_at", "exhausted", "has_tombstones", "key", "revision", "status")
+    fixed = _columns(created, (*names, "table_number", "version"))
+    row = {"id": identity, "tag": tag_of(identity), **fixed, **_columns(created, _CHOSEN)}
     try:
-        connection.execute(
-            _INSERT,
-            {
-                "id": identity,
-                "tag": tag_of(identity),
-                "key": draft.key,
-                "status": "draft",
-                "table_number": 0,
-                "has_tombstones": False,
-                "version": 1,
-                "exhausted": False,
-                "revision": 1,
-                "created_at": times.as_stored(draft.created_at),
-                **_columns(draft),
-            },
-        )
+        connection.execute(_INSERT, row)
     except IntegrityError:
         raise WrongStateError(f"an experiment {draft.key!r} exists already") from None
     _insert_arms(connection, identity, 0, draft.arms)
     _insert_segments(connection, identity, 0, draft.segments)
-    return by_key(connection, draft.key)
+    return created
 
 
 def redraft(connection: Connection, experiment: Experiment, draft: Experiment) -> Experiment:
@@ -96,7 +93,10 @@ def redraft(connection: Connection, experiment: Experiment, draft: Experiment) -
         connection.execute(delete(owned).where(owned.c.experiment_id == identity))
     _insert_arms(connection, identity, 0, draft.arms)
     _insert_segments(connection, identity, 0, draft.segments)
-    return change(connection, experiment, **_columns(draft))
+    chosen = {name: getattr(draft, name) for name in _CHOSEN}
+    return change(
+        connection, replace(experiment, arms=draft.arms, segments=draft.segments), **chosen
+    )
 
 
 def discard(connection: Connection, experiment: Experiment) -> None:
@@ -107,20 +107,34 @@ def discard(connection: Connection, experiment: Experiment) -> None:
     connection.execute(delete(experiments).where(experiments.c.id == identity))
 
 
-def _columns(draft: Experiment) -> JsonObject:
-    """Return the columns that users choose."""
-    return {
-        "strategy": draft.strategy,
-        "across_time": draft.across_time,
-        "budget_nano": draft.budget_nano,
-        "planned_visitors": draft.planned_visitors,
-        "trace_nano": draft.trace_nano,
-        "layer": draft.layer,
-        "holdout": draft.holdout,
-        "metrics": json.dumps([metric.plain for metric in draft.metrics]),
-        "default_arm": _position(draft, draft.default_arm),
-        "attribution_seconds": draft.attribution_seconds,
-    }
+_CHOSEN = (
+    "strategy",
+    "across_time",
+    "budget_nano",
+    "planned_visitors",
+    "trace_nano",
+    "layer",
+    "holdout",
+    "metrics",
+    "default_arm",
+    "attribution_seconds",
+)
+"""What users choose, apart from the key, arms and segments."""
+
+
+def _columns(experiment: Experiment, names: Iterable[str]) -> JsonObject:
+    """Return some fields of an experiment as they are stored; `_experiment` is the way back."""
+    columns: JsonObject = {}
+    for name in names:
+        value = getattr(experiment, name)
+        if name == "metrics":
+            value = json.dumps([metric.plain for metric in value])
+        elif name in ("default_arm", "winner") and value is not None:
+            value = next(i for i, arm in enumerate(experiment.arms) if arm.key == value)
+        elif isinstance(value, datetime):
+            value = times.as_stored(value)
+        columns[name] = value
+    return columns
 
 
 def _insert_arms(connection: Connection, identity: bytes, first: int, new: Sequence[Arm]) -> None:
@@ -147,11 +161,15 @@ def _insert_segments(
     connection.execute(_INSERT_SEGMENTS, rows)
 
 
-def change(connection: Connection, experiment: Experiment, **values: object) -> Experiment:
-    """Set columns of an experiment and raise its revision, so that every writer rereads it."""
-    new = {f"new_{name}": value for name, value in values.items()}
-    connection.execute(_change(*values), {"identity": bytes.fromhex(experiment.id), **new})
-    return by_key(connection, experiment.key)
+def change(connection: Connection, experiment: Experiment, **fields: Any) -> Experiment:
+    """Set fields of an experiment and raise its revision, so that every writer rereads it.
+
+    Returns the experiment as it is then, if it was read in this transaction.
+    """
+    changed = replace(experiment, revision=experiment.revision + 1, **fields)
+    new = {f"new_{name}": value for name, value in _columns(changed, fields).items()}
+    connection.execute(_change(*fields), {"identity": bytes.fromhex(experiment.id), **new})
+    return changed
 
 
 @cache
@@ -171,19 +189,21 @@ def switch_off(connection: Connection, experiment: Experiment, arm: str) -> Expe
         .where(arms.c.experiment_id == bytes.fromhex(experiment.id), arms.c.key == arm)
         .values(off_since_version=experiment.version + 1)
     )
-    return change(connection, experiment, version=experiment.version + 1)
+    left = tuple(replace(one, active=one.active and one.key != arm) for one in experiment.arms)
+    return change(connection, replace(experiment, arms=left), version=experiment.version + 1)
 
 
 def add_arm(connection: Connection, experiment: Experiment, arm: Arm) -> Experiment:
     """Create a new version of the experiment with this arm appended."""
     _insert_arms(connection, bytes.fromhex(experiment.id), len(experiment.arms), [arm])
-    return change(connection, experiment, version=experiment.version + 1)
+    more = replace(experiment, arms=(*experiment.arms, arm))
+    return change(connection, more, version=experiment.version + 1)
 
 
 def add_segment(connection: Connection, experiment: Experiment, name: str) -> Experiment:
     """Append this segment to the experiment."""
     _insert_segments(connection, bytes.fromhex(experiment.id), len(experiment.segments), [name])
-    return change(connection, experiment)
+    return change(connection, replace(experiment, segments=(*experiment.segments, name)))
 
 
 def held(connection: Connection, experiment: Experiment) -> StoredRow:
@@ -191,8 +211,8 @@ def held(connection: Connection, experiment: Experiment) -> StoredRow:
     return connection.execute(_HELD, {"identity": bytes.fromhex(experiment.id)}).one()
 
 
-def add_table(connection: Connection, experiment: Experiment, table: PublishedTable) -> None:
-    """Store a table and put it into force."""
+def add_table(connection: Connection, experiment: Experiment, table: PublishedTable) -> Experiment:
+    """Store a table and put it into force; return the experiment with it."""
     identity = bytes.fromhex(experiment.id)
     connection.execute(
         _ADD_TABLE,
@@ -208,6 +228,7 @@ def add_table(connection: Connection, experiment: Experiment, table: PublishedTa
         },
     )
     connection.execute(_PUT_INTO_FORCE, {"identity": identity, "number": table.number})
+    return replace(experiment, table_number=table.number)
 
 
 def published(
@@ -277,57 +298,86 @@ def tag_of(identity: bytes) -> int:
     return int.from_bytes(identity[:4], "big", signed=True)
 
 
-def _position(experiment: Experiment, arm: str) -> int:
-    return next(i for i, known in enumerate(experiment.arms) if known.key == arm)
-
-
 def by_ids(connection: Connection, ids: Sequence[bytes]) -> list[Experiment]:
     """Return the experiments with these ids, oldest first."""
     if len(ids) == 1:  # the common case, after every publication
-        return _matching(connection, _BY_ID, identity=ids[0])
-    return _matching(connection, _BY_IDS, ids=list(ids))
+        return _found(connection, _BY_ID, identity=ids[0])
+    return _found(connection, _BY_IDS, ids=list(ids))
+
+
+def by_names(connection: Connection, keys: Sequence[str], tags: Sequence[int]) -> list[Experiment]:
+    """Return the experiments with these keys or tags, oldest first."""
+    return _found(connection, _BY_NAMES, keys=list(keys), tags=list(tags))
 
 
 def matching(connection: Connection, condition: ColumnElement[bool]) -> list[Experiment]:
     """Return the experiments that match a condition, oldest first."""
-    return _matching(connection, _whole(condition))
+    return _found(connection, _whole(condition))
 
 
-def _whole(condition: ColumnElement[bool]) -> tuple[Query, Query, Query]:
-    """Return statements that read matching experiments, their arms, and their segments."""
-    those = select(experiments.c.id).where(condition)
+class _JsonRows(FunctionElement[str]):
+    """Aggregates rows of these columns to JSON, a list of lists."""
+
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(_JsonRows, "postgresql")
+def _json_rows(element: _JsonRows, compiler: SQLCompiler, **options: Any) -> str:
+    columns = compiler.process(element.clauses, **options)
+    return f"CAST(json_agg(json_build_array({columns})) AS TEXT)"
+
+
+@compiles(_JsonRows, "sqlite")
+def _json_rows_sqlite(element: _JsonRows, compiler: SQLCompiler, **options: Any) -> str:
+    columns = (compiler.process(column, **options) for column in element.clauses)
+    # A row that was changed by hand may hold bytes anywhere, which JSON cannot. It must be read all the
+    # same: this statement may be for other experiments, too.
+    quoted = (f"CASE typeof({c}) WHEN 'blob' THEN quote({c}) ELSE {c} END" for c in columns)
+    return f"json_group_array(json_array({', '.join(quoted)}))"
+
+
+def _owned(*columns: Column[Any]) -> ScalarSelect[str]:
+    """Return a subquery for what an experiment has in a table, in order of position."""
+    table = columns[0].table
+    rows = (
+        select(*columns)
+        .where(table.c.experiment_id == experiments.c.id)
+        .order_by(table.c.position)
+        .correlate(experiments)
+        .subquery()
+    )
+    return select(_JsonRows(*rows.c)).scalar_subquery()
+
+
+_ARMS = _owned(arms.c.key, arms.c.label, arms.c.budget_nano, arms.c.off_since_version)
+_SEGMENTS = _owned(segments.c.name)
+
+
+def _whole(condition: ColumnElement[bool]) -> Query:
+    """Return the statement that reads matching experiments with their arms and segments."""
     return (
-        select(experiments).where(condition).order_by(experiments.c.created_at, experiments.c.key),
-        select(arms).where(arms.c.experiment_id.in_(those)).order_by(arms.c.position),
-        select(segments).where(segments.c.experiment_id.in_(those)).order_by(segments.c.position),
+        select(experiments, _ARMS.label("arms"), _SEGMENTS.label("segments"))
+        .where(condition)
+        .order_by(experiments.c.created_at, experiments.c.key)
     )
 
 
-def _matching(
-    connection: Connection,
-    statements: tuple[Query, Query, Query],
-    **parameters: object,
-) -> list[Experiment]:
-    rows, arm_rows, segment_rows = (connection.execute(s, parameters).all() for s in statements)
-    arms_of: dict[bytes, list[StoredRow]] = {row.id: [] for row in rows}
-    names_of: dict[bytes, list[str]] = {row.id: [] for row in rows}
-    for row in arm_rows:
-        arms_of[row.experiment_id].append(row)
-    for row in segment_rows:
-        names_of[row.experiment_id].append(row.name)
-    return [_experiment(row, arms_of[row.id], names_of[row.id]) for row in rows]
+def _found(connection: Connection, statement: Query, **parameters: object) -> list[Experiment]:
+    return [_experiment(row) for row in connection.execute(statement, parameters)]
 
 
-def _experiment(row: StoredRow, arm_rows: Sequence[StoredRow], names: Sequence[str]) -> Experiment:
+def _experiment(row: StoredRow) -> Experiment:
+    own = tuple(
+        Arm(key, label, budget_nano, off_since is None)
+        for key, label, budget_nano, off_since in json.loads(row.arms or "[]")
+    )
     return Experiment(
         id=row.id.hex(),
         key=row.key,
         status=row.status,
-        arms=tuple(
-            Arm(arm.key, arm.label, arm.budget_nano, arm.off_since_version is None)
-            for arm in arm_rows
-        ),
-        segments=tuple(names),
+        arms=own,
+        segments=tuple(name for (name,) in json.loads(row.segments or "[]")),
         strategy=row.strategy,
         budget_nano=row.budget_nano,
         trace_nano=row.trace_nano,
@@ -335,11 +385,11 @@ def _experiment(row: StoredRow, arm_rows: Sequence[StoredRow], names: Sequence[s
         layer=row.layer,
         slots=row.slots,
         holdout=row.holdout,
-        default_arm=arm_rows[row.default_arm].key,
+        default_arm=own[row.default_arm].key,
         attribution_seconds=row.attribution_seconds,
         metrics=tuple(Metric(*one) for one in json.loads(row.metrics)),
         version=row.version,
-        winner=None if row.winner is None else arm_rows[row.winner].key,
+        winner=None if row.winner is None else own[row.winner].key,
         exhausted=row.exhausted,
         table_number=row.table_number,
         has_tombstones=row.has_tombstones,
@@ -352,11 +402,15 @@ def _experiment(row: StoredRow, arm_rows: Sequence[StoredRow], names: Sequence[s
 
 
 # Statements are built once: building takes longer than running.
-_LOCK = select(experiments.c.id).where(experiments.c.key == bindparam("key")).with_for_update()
 _ALL = _whole(experiments.c.status != "scratch")
 _BY_KEY = _whole(experiments.c.key == bindparam("key"))
+_LOCKED = _BY_KEY.with_for_update()
 _BY_ID = _whole(experiments.c.id == bindparam("identity"))
 _BY_IDS = _whole(experiments.c.id.in_(bindparam("ids", expanding=True)))
+_BY_NAMES = _whole(
+    experiments.c.key.in_(bindparam("keys", expanding=True))
+    | experiments.c.tag.in_(bindparam("tags", expanding=True))
+)
 _HELD = (
     select(
         experiments.c.status,

@@ -6,34 +6,29 @@ decide for the same visitor, the first commit wins and the other batch is retrie
 
 from __future__ import annotations
 
-import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
-from psycopg.adapt import Dumper
-from psycopg.pq import Format
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Integer,
-    LargeBinary,
-    SmallInteger,
-    String,
-    Table,
-    create_engine,
-    event,
-)
+from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from deniable._types import JsonObject
 from deniable.errors import StoreUnavailableError
 from deniable.storage import schema
+from deniable.storage.postgres_arrays import (
+    accept_arrays,
+    bytes_array,
+    column_arrays,
+    column_types,
+    insert_arrays,
+    typed,
+)
 from deniable.storage.store import (
     OWN_COLUMNS,
     SHARED_COLUMNS,
@@ -86,6 +81,10 @@ _SETTINGS = (
 )
 """Regardless of the server's defaults, answered decisions are on its disk and waits are bounded."""
 
+_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITING = "BEGIN; SET LOCAL lock_timeout = '30s'; SET LOCAL synchronous_commit = "
+_LASTING, _FLEETING = f"{_WRITING}on", f"{_WRITING}off"
+"""How transactions beside the writer's begin, each in one round trip."""
 
 _Found = TypeVar("_Found")
 
@@ -108,6 +107,15 @@ class _Connection(psycopg.Connection[TupleRow]):
                 self.pgconn.finish()  # a late response would be taken for the next one
             raise
 
+    def rollback(self) -> None:
+        """See psycopg.Connection, which would also drop all prepared statements.
+
+        These could name what the transaction had created, but only migrations create anything.
+        """
+        with self.lock:
+            if self.pgconn.transaction_status != TransactionStatus.IDLE:
+                self.wait(self._exec_command(b"ROLLBACK"))
+
 
 class PostgresStore:
     """Implements `Store` on one database.
@@ -123,12 +131,14 @@ class PostgresStore:
         self.url = parsed.render_as_string(hide_password=True)
         full = parsed.set(drivername="postgresql")
         self._conninfo = full.render_as_string(hide_password=False)
-        self.engine = create_engine(
+        # Transactions are begun explicitly, except those of migrations.
+        self._connections = create_engine(
             parsed.set(drivername="postgresql+psycopg"),
             creator=self._connected,
-            pool_pre_ping=True,
+            isolation_level="AUTOCOMMIT",
         )
-        event.listen(self.engine, "connect", _prepare)
+        event.listen(self._connections, "connect", _prepare)
+        self.engine = self._connections.execution_options(isolation_level="READ COMMITTED")
         self._hot: psycopg.Connection[TupleRow] | None = None
         self._transaction: PostgresTransaction | None = None
 
@@ -162,20 +172,14 @@ class PostgresStore:
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """See Store."""
-        with self._begun("on") as connection:
+        with self._begun(_LASTING, WRITE_SECONDS) as connection:
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """See Store."""
         try:
-            with (
-                self.engine.connect().execution_options(
-                    isolation_level="REPEATABLE READ", postgresql_readonly=True
-                ) as connection,
-                _patient(connection, READ_SECONDS),
-                connection.begin(),
-            ):
+            with self._begun(_READING, READ_SECONDS) as connection:
                 yield connection
         except DBAPIError as error:
             raise _unavailable(error) from error
@@ -184,7 +188,7 @@ class PostgresStore:
         """See Store."""
         for pause in (*PAUSES, None):
             try:
-                with self._begun("on" if lasting else "off") as connection:
+                with self._begun(_LASTING if lasting else _FLEETING, WRITE_SECONDS) as connection:
                     return work(connection)
             except DBAPIError as error:
                 original = error.orig
@@ -199,15 +203,32 @@ class PostgresStore:
     def close(self) -> None:
         """See Store."""
         self._drop()
-        self.engine.dispose()
+        self._connections.dispose()
 
     @contextmanager
-    def _begun(self, synchronous: str) -> Iterator[Connection]:
-        with self.engine.begin() as connection, _patient(connection, WRITE_SECONDS):
-            connection.exec_driver_sql(
-                f"SET LOCAL synchronous_commit = {synchronous}; SET LOCAL lock_timeout = '30s'"
-            )
+    def _begun(self, begin: str, seconds: float) -> Iterator[Connection]:
+        # Closing a connection rolls back.
+        with self._in_transaction(begin) as connection, _patient(connection, seconds):
             yield connection
+            connection.commit()
+
+    def _in_transaction(self, begin: str) -> Connection:
+        """Return a connection after this statement.
+
+        One that was lost while nobody used it is noticed here and replaced. To ask before every
+        transaction whether it is still there would be a round trip more.
+        """
+        for replaced in (False, True):
+            connection = self._connections.connect()
+            try:
+                connection.exec_driver_sql(begin)
+            except DBAPIError as error:
+                connection.close()
+                if replaced or not error.connection_invalidated:
+                    raise
+            else:
+                return connection
+        raise AssertionError("the last attempt returns or raises")
 
     def _connected(self) -> _Connection:
         return _Connection.connect(self._conninfo, **_NETWORK)
@@ -215,7 +236,7 @@ class PostgresStore:
     def _undo(self) -> None:
         if self._hot is not None and not self._hot.closed:
             with suppress(psycopg.Error):
-                self._hot.execute(b"ROLLBACK")
+                self._hot.rollback()
 
     def _drop(self) -> None:
         """Close the writer's connection. The next transaction opens a new one."""
@@ -252,30 +273,6 @@ def _unavailable(error: DBAPIError) -> StoreUnavailableError:
     return StoreUnavailableError(f"PostgreSQL: {type(error.orig).__name__}")
 
 
-_TYPES: dict[type, str] = {
-    LargeBinary: "bytea",
-    SmallInteger: "int2",
-    Integer: "int4",
-    BigInteger: "int8",
-    String: "text",
-}
-
-
-def _types(table: Table, names: Iterable[str]) -> list[str]:
-    return [_TYPES[type(table.c[name].type)] for name in names]
-
-
-def _typed(table: Table, names: Iterable[str], suffix: str = "") -> str:
-    """Return a typed parameter for each of these columns."""
-    return ", ".join(f"%b::{kind}{suffix}" for kind in _types(table, names))
-
-
-def _insert(table: Table, names: tuple[str, ...], ending: str) -> bytes:
-    arrays = _typed(table, names, "[]")
-    into = f"INSERT INTO {table.name} ({', '.join(names)})"
-    return f"{into} SELECT * FROM unnest({arrays}) {ending}".encode()
-
-
 _HEADS = "SELECT id, revision, table_number FROM experiments WHERE id IN ({}) ORDER BY id FOR SHARE"
 
 
@@ -299,8 +296,8 @@ _ERASED = _one_by_one("tombstones", "visitor", "visitor", _MINE)
 _MEMBERS = _one_by_one("memberships", "visitor", "visitor, experiment_id", "group_name = %b::text")
 _ADD_DECISIONS = (
     f"INSERT INTO decisions ({', '.join((*SHARED_COLUMNS, *OWN_COLUMNS))}) "
-    f"SELECT {_typed(schema.decisions, SHARED_COLUMNS)}, own.* "
-    f"FROM unnest({_typed(schema.decisions, OWN_COLUMNS, '[]')}) AS own ON CONFLICT DO NOTHING"
+    f"SELECT {typed(schema.decisions, SHARED_COLUMNS)}, own.* "
+    f"FROM unnest({typed(schema.decisions, OWN_COLUMNS, '[]')}) AS own ON CONFLICT DO NOTHING"
 ).encode()
 _SHOWN = _one_by_one(
     "decisions",
@@ -310,8 +307,8 @@ _SHOWN = _one_by_one(
     f"shown IS NOT NULL AND {_MINE}",
 )
 _REWARDED = _one_by_one("rewards", "decision_id", "decision_id, metric", _MINE)
-_ADD_REWARDS = _insert(schema.rewards, NewReward._fields, "ON CONFLICT DO NOTHING")
-_ADD_COUNTS = _insert(
+_ADD_REWARDS = insert_arrays(schema.rewards, NewReward._fields, "ON CONFLICT DO NOTHING")
+_ADD_COUNTS = insert_arrays(
     schema.counters,
     Count._fields,
     "ON CONFLICT (experiment_id, table_number, role, segment, arm, metric, writer_id) "
@@ -324,9 +321,9 @@ _ANSWERED = (
     b"ON CONFLICT (experiment_id, writer_id) "
     b"DO UPDATE SET hour = greatest(answers.hour, excluded.hour)"
 )
-_OWN_TYPES = _types(schema.decisions, OWN_COLUMNS)
-_REWARD_TYPES = _types(schema.rewards, NewReward._fields)
-_COUNT_TYPES = _types(schema.counters, Count._fields)
+_OWN_TYPES = column_types(schema.decisions, OWN_COLUMNS)
+_REWARD_TYPES = column_types(schema.rewards, NewReward._fields)
+_COUNT_TYPES = column_types(schema.counters, Count._fields)
 _EXTEND = (
     b"UPDATE writers SET seq = %b, head = %b, lease_until = %b "
     b"WHERE id = %b AND owner = %b AND head = %b"
@@ -344,7 +341,7 @@ class PostgresTransaction:
     """
 
     def __init__(self, connection: psycopg.Connection[TupleRow]) -> None:
-        connection.adapters.register_dumper(_Array, _ArrayDumper)
+        accept_arrays(connection)
         self._cursor = connection.cursor(binary=True)
         self._plain = connection.cursor()
         self.begun = False
@@ -363,30 +360,30 @@ class PostgresTransaction:
 
     def stored(self, experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, Stored]:
         """See HotTransaction."""
-        rows = self._rows(_STORED, [_bytes_array(visitors), experiment])
+        rows = self._rows(_STORED, [bytes_array(visitors), experiment])
         return {row[0]: Stored(*row[1:]) for row in rows}
 
     def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
         """See HotTransaction."""
-        return {row[0] for row in self._rows(_ERASED, [_bytes_array(tombstones), experiment])}
+        return {row[0] for row in self._rows(_ERASED, [bytes_array(tombstones), experiment])}
 
     def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
         """See HotTransaction."""
-        return dict(self._rows(_MEMBERS, [_bytes_array(visitors), group]))
+        return dict(self._rows(_MEMBERS, [bytes_array(visitors), group]))
 
     def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""
-        values = [*new[:5], *_columns(new.rows, _OWN_TYPES)]
+        values = [*new[:5], *column_arrays(new.rows, _OWN_TYPES)]
         return self._executed(_ADD_DECISIONS, values).rowcount
 
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
         """See HotTransaction."""
-        rows = self._rows(_SHOWN, [_bytes_array(decisions), experiment])
+        rows = self._rows(_SHOWN, [bytes_array(decisions), experiment])
         return {row[0]: Shown(*row[1:]) for row in rows}
 
     def rewarded(self, experiment: bytes, decisions: Sequence[bytes]) -> set[tuple[bytes, int]]:
         """See HotTransaction."""
-        return set(self._rows(_REWARDED, [_bytes_array(decisions), experiment]))
+        return set(self._rows(_REWARDED, [bytes_array(decisions), experiment]))
 
     def add_rewards(self, rows: Sequence[NewReward]) -> int:
         """See HotTransaction."""
@@ -409,7 +406,7 @@ class PostgresTransaction:
         values = [*chain, lease_until, writer, owner, before]
         if not counts:
             return self._executed(_EXTEND, values).rowcount == 1
-        values = [*_columns(counts, _COUNT_TYPES), *values]
+        values = [*column_arrays(counts, _COUNT_TYPES), *values]
         return self._executed(_COUNT_AND_EXTEND, values).rowcount == 1
 
     def chain(self, writer: int, owner: bytes) -> Chain | None:
@@ -431,52 +428,4 @@ class PostgresTransaction:
     ) -> int:
         if not rows:
             return 0
-        return self._executed(statement, _columns(rows, types)).rowcount
-
-
-class _Array(bytes):
-    """An array in PostgreSQL's binary format. The statement specifies the element type.
-
-    psycopg's general, nestable arrays took a sixth of a batch's CPU time.
-    """
-
-
-class _ArrayDumper(Dumper):
-    format = Format.BINARY
-
-    def dump(self, obj: bytes) -> bytes:
-        """See Dumper."""
-        return obj
-
-
-_ELEMENTS = {"bytea": 17, "int2": 21, "int4": 23, "int8": 20}
-"""PostgreSQL OIDs of these types."""
-
-_INTEGERS = {"int2": (2, "h"), "int4": (4, "i"), "int8": (8, "q")}
-"""Size and struct format of an element."""
-
-
-def _columns(rows: Sequence[tuple[int | bytes, ...]], types: Sequence[str]) -> list[_Array]:
-    columns = zip(*rows, strict=True)
-    return [
-        _bytes_array(column) if kind == "bytea" else _integer_array(column, kind)
-        for column, kind in zip(columns, types, strict=True)
-    ]
-
-
-def _array(kind: str, count: int, elements: bytes) -> _Array:
-    if not count:
-        return _Array(struct.pack(">iiI", 0, 0, _ELEMENTS[kind]))
-    # One dimension, no NULLs, element type, count, lower bound 1.
-    return _Array(struct.pack(">iiIii", 1, 0, _ELEMENTS[kind], count, 1) + elements)
-
-
-def _bytes_array(values: Sequence[bytes]) -> _Array:
-    parts = chain.from_iterable((len(value).to_bytes(4, "big"), value) for value in values)
-    return _array("bytea", len(values), b"".join(parts))
-
-
-def _integer_array(values: Sequence[int], kind: str) -> _Array:
-    length, form = _INTEGERS[kind]
-    flat = chain.from_iterable(zip(repeat(length), values))
-    return _array(kind, len(values), struct.pack(f">{f'i{form}' * len(values)}", *flat))
+        return self._executed(statement, column_arrays(rows, types)).rowcount

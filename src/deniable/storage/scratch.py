@@ -87,7 +87,7 @@ def make(
         late_band,
     )
     commitments.record(connection, "table", copy, **detail)
-    experiments.add_table(
+    return experiments.add_table(
         connection,
         copy,
         PublishedTable(
@@ -100,7 +100,6 @@ def make(
             rows=table.rows,
         ),
     )
-    return experiments.by_key(connection, key)
 
 
 def _detail(experiment: Experiment, copy: Experiment, rows: int) -> JsonObject:

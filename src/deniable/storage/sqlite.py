@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -24,13 +23,20 @@ from itertools import chain as flatten
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.pool import StaticPool
 
 from deniable.errors import StoreUnavailableError
+from deniable.storage.sqlite_connections import (
+    OPTIONS,
+    connected,
+    create_private,
+    made_engine,
+    take_turn,
+)
 from deniable.storage.sqlite_direct import DirectConnection
-from deniable.storage.sqlite_files import LONGEST_LOG, Checkpointer
+from deniable.storage.sqlite_files import Checkpointer
 from deniable.storage.store import (
     OWN_COLUMNS,
     SHARED_COLUMNS,
@@ -45,24 +51,6 @@ from deniable.storage.store import (
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 10.0
-"""How long a writer waits for its turn before the store counts as unavailable."""
-
-SYNCHRONOUS = "FULL"
-NOT_LASTING = "NORMAL"
-
-_PRAGMAS = {
-    "journal_mode": "WAL",
-    "foreign_keys": "ON",
-    "cache_size": "-65536",  # 64 MiB
-    "wal_autocheckpoint": str(LONGEST_LOG),
-}
-
-RETRY_SECONDS = 0.0005
-"""Between two tries for the turn of a writer. SQLite itself would try after 1, 3, 8 and 18 milliseconds
-and so on up to 100, so that a short transaction of another process would cost a long wait: also the
-decisions that queue behind a writer of their own process."""
-
 
 class SqliteStore:
     """Implements `Store` on one file.
@@ -76,8 +64,8 @@ class SqliteStore:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self.url = f"sqlite:///{self._path}"
-        _create_private(self._path)
-        self.engine = _made_engine(self._path)
+        create_private(self._path)
+        self.engine = made_engine(self._path)
         self._file: tuple[int, int] | None = None
         self._turn = threading.Lock()
         self._hot: sqlite3.Connection | None = None
@@ -96,7 +84,7 @@ class SqliteStore:
                 if self._checkpointer is None:
                     self._checkpointer = Checkpointer(self._path, self._connected, self._turn)
                     self._checkpointer.start()
-                _take_turn(self._hot)
+                take_turn(self._hot)
                 try:
                     yield self._transaction
                     self._hot.execute("COMMIT")
@@ -180,84 +168,13 @@ class SqliteStore:
             self._hot.execute("ROLLBACK")
 
     def _connected(self) -> sqlite3.Connection:
-        """Return a connection that never waits for another process; callers retry."""
-        # Transactions are started explicitly, and the connection may be closed by another thread.
-        connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode=rw",  # do not recreate a deleted file
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=STATEMENTS,
-        )
-        _prepare(connection)
-        connection.execute("PRAGMA busy_timeout = 0")
-        return connection
+        return connected(self._path)
 
     def _drop(self) -> None:
         """Close the writer's connection. The next transaction opens a new one."""
         connection, self._hot, self._transaction = self._hot, None, None
         if connection is not None:
             connection.close()
-
-
-def _create_private(path: Path) -> None:
-    """Create a missing file readable only by its owner; SQLite's log gets the same mode."""
-    with suppress(OSError):  # it exists, or cannot be created, which opening it will report
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-
-
-def _made_engine(path: Path) -> Engine:
-    engine = create_engine(
-        f"sqlite:///{path}", poolclass=QueuePool, connect_args={"check_same_thread": False}
-    )
-    event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _prepare(connection: sqlite3.Connection, _record: object = None) -> None:
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    # The timeout first: switching to the write-ahead log may have to wait for another process.
-    _wait_for_others(connection)
-    for name, value in _PRAGMAS.items():
-        cursor.execute(f"PRAGMA {name} = {value}")
-    cursor.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
-    cursor.close()
-
-
-def _wait_for_others(connection: sqlite3.Connection) -> None:
-    connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
-
-
-def _take_turn(connection: sqlite3.Connection) -> None:
-    """Start a write transaction as soon as no other process has one."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not busy or time.monotonic() > deadline:
-                raise
-        time.sleep(RETRY_SECONDS)
-
-
-def _begin(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    if not options.get("write", True):
-        connection.exec_driver_sql("BEGIN")
-        return
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    lasting = options.get("lasting", True)
-    driver.execute(f"PRAGMA synchronous = {SYNCHRONOUS if lasting else NOT_LASTING}")
-    driver.execute("PRAGMA busy_timeout = 0")
-    try:
-        _take_turn(driver)
-    finally:
-        _wait_for_others(driver)
 
 
 class MemoryStore:
@@ -272,14 +189,9 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._raw = sqlite3.connect(
-            ":memory:",
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=STATEMENTS,
-        )
+        self._raw = sqlite3.connect(":memory:", **OPTIONS)
         self.engine = create_engine("sqlite://", creator=lambda: self._raw, poolclass=StaticPool)
-        event.listen(self.engine, "begin", lambda c: c.exec_driver_sql("BEGIN"))
+        event.listen(self.engine, "begin", lambda _connection: self._raw.execute("BEGIN"))
         self._transaction = SqliteTransaction(self._raw)
 
     @contextmanager
@@ -316,9 +228,6 @@ class MemoryStore:
 
 LARGE, SMALL = 256, 64
 """Rows per statement: LARGE, or any number up to SMALL, which fits most batches."""
-
-STATEMENTS = 512
-"""Prepared statements cached per connection: enough for all sizes of all kinds."""
 
 _Value: TypeAlias = bytes | bytearray | int | str | None
 _Row: TypeAlias = Sequence[_Value]

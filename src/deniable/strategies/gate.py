@@ -24,8 +24,8 @@ from deniable._extras import require
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.composition import nano_down
+from deniable.privacy.exact import SPACE
 from deniable.privacy.joint_table import Rows, integer_table, mean_row
-from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies.rules import LARGEST, Counts, Grade, Kind, TableRule
 

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 
 from deniable._validation import FloatArray, Floats
 from deniable.errors import NANO, InvalidArgumentError
+from deniable.privacy.exact import SPACE
 from deniable.privacy.joint_table import floors_in_integers, integer_table, mean_row, rows_in_band
-from deniable.privacy.serving import SPACE
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies.base import NEAR, Formulas, Reading, Strategy
 from deniable.strategies.rules import LARGEST, Counts, Grade

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from operator import le
 
 from deniable.errors import NANO, BrokenPromiseError
+from deniable.privacy.exact import SPACE, exp_floor
 from deniable.privacy.joint_table import band_of_floors
 from deniable.privacy.noise import laplace_variance
-from deniable.privacy.serving import SPACE, exp_floor
 from deniable.privacy.tables import Band, Row, Table
 from deniable.strategies import table_rules
 from deniable.strategies.rules import Counts, TableRule, Wanted

@@ -29,7 +29,7 @@ from deniable.service.http.decide_routes import padded
 from deniable.service.http.ofrep import evaluation
 from deniable.service.ids import VisitorHash
 from deniable.service.jobs import checked_segment
-from deniable.storage import account, promises, sqlite
+from deniable.storage import account, promises, sqlite_connections
 from deniable.storage.records import Decision, Role
 from deniable.storage.schema import experiments
 from deniable.strategies.recipe import Recipe
@@ -259,7 +259,7 @@ def _early_answers(patch: Patch) -> None:
 
 
 def _synchronous(value: str) -> Callable[[Patch], None]:
-    return lambda patch: patch.setattr(sqlite, "SYNCHRONOUS", value)
+    return lambda patch: patch.setattr(sqlite_connections, "SYNCHRONOUS", value)
 
 
 def _float_table(patch: Patch) -> None:
