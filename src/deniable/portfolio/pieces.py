@@ -1,15 +1,14 @@
 """Pieces: ranges of budget on which a unit's loss is convex, or concave.
 
 A unit is what the firm pays for once: a single experiment, or a group. A convex piece has its minimum
-where its gain equals the price; a concave one at an end. The global minimum is therefore exact: it
-compares a few candidates. Inflections are found where the sampled gain turns, and refined. A missed
-turn would be smaller than the spacing of the samples, and tests compare with dense grids.
+where its gain equals the price, a concave one at an end, so the global minimum is the best of a few
+candidates. Inflections are found where the sampled gain turns, and refined. A missed turn would be
+smaller than the spacing of the samples, and tests compare with dense grids.
 
 A group is experiments that share a cap, because a visitor enters at most one of them. It costs its
-largest budget, so every member may use any budget up to the group's cap. The group's loss is the sum
-over members of their smallest bound at or below the cap, which is a function of the cap. It is divided
-into cells in which each member either follows one curve or rests at a budget that more cap does not
-improve.
+largest budget, so every member may use any budget up to the cap. The group's loss, a function of the
+cap, sums the members' smallest bounds at or below it. It is divided into cells in which each member
+follows one curve, or rests at a budget that a larger cap does not improve.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ class Cells:
 class Losses:
     """Evaluates cells: the loss, or its gain (minus the slope), at given budgets.
 
-    A loss is relative to that at the unit's smallest budget, so that a small saving is not the
-    difference of two large sums.
+    Losses are relative to the smallest budget: a small saving is not the difference of large sums.
 
     Attributes:
         curves, cells: what is evaluated.
