@@ -316,7 +316,10 @@ def matching(connection: Connection, condition: ColumnElement[bool]) -> list[Exp
 
 
 class _JsonRows(FunctionElement[str]):
-    """Aggregates rows of these columns to JSON, a list of lists."""
+    """Aggregates rows to JSON, a list of lists, in the order of the first column, which is left out.
+
+    A table's columns and rows are arms and segments by their position, so the order is vital.
+    """
 
     type = Text()
     inherit_cache = True
@@ -324,13 +327,15 @@ class _JsonRows(FunctionElement[str]):
 
 @compiles(_JsonRows, "postgresql")
 def _json_rows(element: _JsonRows, compiler: SQLCompiler, **options: Any) -> str:
-    columns = compiler.process(element.clauses, **options)
-    return f"CAST(json_agg(json_build_array({columns})) AS TEXT)"
+    position, *columns = (compiler.process(column, **options) for column in element.clauses)
+    rows = f"json_build_array({', '.join(columns)}) ORDER BY {position}"
+    return f"CAST(json_agg({rows}) AS TEXT)"
 
 
 @compiles(_JsonRows, "sqlite")
 def _json_rows_sqlite(element: _JsonRows, compiler: SQLCompiler, **options: Any) -> str:
-    columns = (compiler.process(column, **options) for column in element.clauses)
+    # Aggregates take an ORDER BY since 3.44. All versions follow the order of the subquery.
+    _, *columns = (compiler.process(column, **options) for column in element.clauses)
     # A row that was changed by hand may hold bytes anywhere, which JSON cannot. It must be read all the
     # same: this statement may be for other experiments, too.
     quoted = (f"CASE typeof({c}) WHEN 'blob' THEN quote({c}) ELSE {c} END" for c in columns)
@@ -341,7 +346,7 @@ def _owned(*columns: Column[Any]) -> ScalarSelect[str]:
     """Return a subquery for what an experiment has in a table, in order of position."""
     table = columns[0].table
     rows = (
-        select(*columns)
+        select(table.c.position, *columns)
         .where(table.c.experiment_id == experiments.c.id)
         .order_by(table.c.position)
         .correlate(experiments)
