@@ -24,7 +24,7 @@ from deniable.service.ids import DecisionIds, VisitorHash
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage.records import MICRO, Experiment, Metric, Role
-from deniable.storage.schema import decisions
+from deniable.storage.schema import arms, decisions, segments
 
 SURE = 60
 
@@ -33,6 +33,20 @@ def roles(service: Deniable) -> list[int]:
     with service._store.read() as connection:
         query = select(decisions.c.role).order_by(decisions.c.writer_id, decisions.c.seq)
         return list(connection.execute(query).scalars())
+
+
+def test_arms_and_segments_are_read_by_position(store_url: str) -> None:
+    """However they lie in the store: a table's columns and rows are arms and segments by position."""
+    names = ["c", "a", "b"]
+    with serving(store_url) as service:
+        service.experiments.create("e", arms=names, segments=names, budget=1)
+        with service._store.begin() as connection:
+            for table in (arms, segments):
+                rows = connection.execute(select(table).order_by(table.c.position.desc())).all()
+                connection.execute(table.delete())
+                connection.execute(table.insert(), [row._asdict() for row in rows])
+        found = service.experiments.get("e")
+    assert [arm.key for arm in found.arms] == list(found.segments) == names
 
 
 def test_starting_commits_and_refusal_says_how_much(store_url: str) -> None:
