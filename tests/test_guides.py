@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 import polars as pl
@@ -165,14 +166,17 @@ class Reader:
         return self._services.enter_context(serving(self.folder, store=store)).url
 
     def _commands(self, lines: list[tuple[str, str | None]], *, keep_service: bool) -> None:
-        if all(_is_plain(line) for line, _ in lines):
-            for line, output in lines:
-                self._plain(shlex.split(line)[1:], output, keep_service)
-            return
-        told = self._bash("\n".join(line for line, _ in lines))
-        for _, output in lines:
-            if output is not None:
-                check(output, told)
+        """In order; a shell runs those that need one, and what it exports is known to those after it."""
+        for plain, found in groupby(lines, lambda line: _is_plain(line[0])):
+            part = list(found)
+            if plain:
+                for line, output in part:
+                    self._plain(shlex.split(line)[1:], output, keep_service)
+                continue
+            told = self._bash("\n".join(line for line, _ in part))
+            for _, output in part:
+                if output is not None:
+                    check(output, told)
 
     def _plain(self, words: list[str], output: str | None, keep_service: bool) -> None:
         """A command of ours without a shell: in this process, which is quick."""
