@@ -81,7 +81,7 @@ def test_few_visitors_raise_no_alert_about_responses(service: Deniable) -> None:
 
     assert told(3) == []
     assert told(SILENT_AFTER - 1) == []
-    assert told(SILENT_AFTER) == ["Only 0.0% of the decisions have a reported response."]
+    assert told(SILENT_AFTER) == ["Only 0.0% of the decisions have a reported reward."]
 
 
 def test_raising_the_budget_shows_before_and_after_first(site: Site) -> None:

@@ -90,7 +90,7 @@ def test_the_overview_of_very_many_does_not_wait_for_the_first_look(
             connection.execute(text("UPDATE counters SET value = 0, square = 0"))
         with running_site(service) as site, site.client() as client:
             assert sign_in(client, site.secret("read")).status_code == 303
-            silent = "visitors and not a single success reported"
+            silent = "visitors and not a single click reported"
             page = client.get("/", headers=HTML).text
             assert "has just started" in page
             assert silent not in page

@@ -135,5 +135,5 @@ def test_alerts_are_told_in_words(service: Deniable) -> None:
     told = [a.text for a in alerts(firm, [Leaderboard(silent, cells)], {}, service.figures)]
     assert any("Only 0.05 of the firm’s 1 nat are free" in text for text in told)
     assert any("No budget is left" in text for text in told)
-    assert any("not a single success" in text for text in told)
+    assert any("not a single click" in text for text in told)
     assert any("as planned" in text for text in told)

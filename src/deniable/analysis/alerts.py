@@ -13,7 +13,7 @@ from deniable.analysis.result_health import Health
 from deniable.storage.records import Experiment, Firm
 
 SILENT_AFTER = 1_000
-"""Visitors after which missing responses mean something: somebody forgot to send them."""
+"""Visitors after which missing rewards mean something: somebody forgot to send them."""
 
 
 AlertKind: TypeAlias = Literal["bad", "note", "good"]
@@ -115,14 +115,14 @@ def _of_one(board: Leaderboard, health: Health | None) -> list[Alert]:
         found.append(
             Alert(
                 "bad",
-                f"{whole(board.visitors)} visitors and not a single success reported.",
+                f"{whole(board.visitors)} visitors and not a single click reported.",
                 key,
             )
         )
     elif health is not None and health.check.decisions >= SILENT_AFTER:
         rewarded = health.check.rewarded / health.check.decisions
         if rewarded < 0.01:
-            told = f"Only {percent(rewarded)} of the decisions have a reported response."
+            told = f"Only {percent(rewarded)} of the decisions have a reported reward."
             found.append(Alert("note", told, key))
     if _planned_is_over(experiment, board.visitors):
         found.append(Alert("note", "It has seen as many visitors as planned: time to decide.", key))

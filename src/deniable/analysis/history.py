@@ -28,7 +28,7 @@ class HistoryPoint:
         time: when.
         visitors: decided for until then.
         shows: how often each arm was shown, by key.
-        clicks: how often that was a success.
+        clicks: clicks among them.
         clicks_lost: as estimated then.
         regret_bound: the theory's bound on the expected loss after so many visitors.
     """

@@ -34,8 +34,8 @@ class LeaderboardRow:
         label: its name for people.
         active: whether it is on.
         shows: how often it was shown.
-        clicks: how often that was a success.
-        rate: its success rate if everybody had been shown it, as estimated.
+        clicks: clicks among them.
+        rate: its click rate if everybody had been shown it, as estimated.
         low: 95% of the belief about that rate is above this...
         high: ...and below this.
         best_chance: probability that its rate is the largest of the arms that are on.

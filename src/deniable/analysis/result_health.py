@@ -289,5 +289,5 @@ class Health:
 
     @property
     def rewarded_share(self) -> float | None:
-        """Share of the decisions that had a response, success or not."""
+        """Share of the decisions that had a reward, 0 included."""
         return self.check.rewarded / self.check.decisions if self.check.decisions else None

@@ -20,7 +20,7 @@ from deniable.storage.records import PublishedTable, Status
 
 @dataclass(frozen=True)
 class SegmentRates:
-    """The plain success rates of one segment that may be told apart.
+    """The plain click rates of one segment that may be told apart.
 
     Attributes:
         segment: its name.
@@ -44,7 +44,7 @@ class ExperimentSummary:
         status: draft, running, paused or stopped.
         time: when this was so.
         visitors: decided for so far.
-        clicks: how many of them were a success.
+        clicks: clicks among them.
         click_rate: clicks per visitor; None before the first.
         gain_over_random: clicks won over random arms, as a share of theirs; None while too early.
         random_share: share of new visitors whose arm does not depend on the segment.

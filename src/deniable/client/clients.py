@@ -66,7 +66,7 @@ class Client:
 
         Args:
             decision: the id that `decide` returned.
-            value: from 0 to the metric's cap; without a declared cap, 1 for success and 0 for none.
+            value: from 0 to the metric's cap; without a declared cap, 1 for a click and 0 for none.
             metric: defaults to the experiment's deciding metric.
         """
         self._done(calls.reward(decision, value, metric))

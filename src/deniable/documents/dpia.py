@@ -23,7 +23,7 @@ DATA = (
     ("Segment", "the protected secret", "stored with the decision, in the trusted store alone"),
     ("Version shown", "seen by outsiders", "stored with the decision; the only thing that leaves"),
     ("Time of the decision", "may identify", "stored with the decision"),
-    ("Response", "behaviour", "stored with the decision"),
+    ("Reward", "behaviour", "stored with the decision"),
     ("Counts", "totals", "by table, segment and version; published tables are made from them"),
 )
 FLOWS = (

@@ -288,7 +288,7 @@ def account_words(facts: Facts) -> str:
 def not_covered(facts: Facts) -> tuple[str, ...]:
     """List what the promise does not cover."""
     found = [
-        "What visitors click. Where success rates differ by segment, a click is evidence, and no "
+        "What visitors click. Where click rates differ by segment, a click is evidence, and no "
         "choice of versions hides it.",
         "A segment that can be read from the page itself, its address, or which pages have "
         "experiments.",

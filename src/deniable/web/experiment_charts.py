@@ -25,7 +25,7 @@ from deniable.charts.experiments import (
 )
 from deniable.charts.results import delay_curve, lift_sequence, rates_with_bands, traffic_by_arm
 
-_UNITS = {"shows": "visitors", "clicks": "successes"}
+_UNITS = {"shows": "visitors", "clicks": "clicks"}
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ def _over_time(history: Sequence[HistoryPoint], what: Literal["shows", "clicks"]
     last = moments[-1][1]
     drawn = [*last][:MOST_ARMS]
     most = max(last, key=lambda arm: last[arm])
-    noun = "visitors were shown" if what == "shows" else "successes came from"
+    noun = "visitors were shown" if what == "shows" else "clicks came from"
     return PageChart(
         f"{what}-chart",
-        "Shows over time" if what == "shows" else "Successes over time",
+        "Shows over time" if what == "shows" else "Clicks over time",
         f"{whole(last[most])} of {whole(sum(last.values()))} {noun} “{most}”, "
         "more than any other arm.",
         specification(totals_over_time, tuple(drawn), _UNITS[what]),

@@ -42,7 +42,7 @@ class Row:
     experiment: Experiment
     visitors: int
     random_share: float
-    success_rate: float | None
+    click_rate: float | None
     gain: float | None
     health: Health | None
     labels: Labels
@@ -118,7 +118,7 @@ def export(request: Request, _viewer: Reader, service: Service) -> Response:
     watcher: Watcher = request.app.state.watcher
     columns = (
         *("experiment", "status", "owner", "tags", "budget_nats", "visitors"),
-        *("random_share", "success_rate", "against_random", "as_designed"),
+        *("random_share", "click_rate", "against_random", "as_designed"),
     )
     return csv_answer(
         "overview",
@@ -132,7 +132,7 @@ def export(request: Request, _viewer: Reader, service: Service) -> Response:
                 row.experiment.budget,
                 row.visitors,
                 row.random_share,
-                row.success_rate,
+                row.click_rate,
                 row.gain,
                 None if row.health is None else row.health.as_designed,
             )
