@@ -65,12 +65,13 @@ def application(settings: Settings, options: Options) -> Application | Traced:
     """The application on the store of the settings, pages included."""
     from deniable.service.http.app import create_app
     from deniable.service.http.server import open_service
-    from deniable.service.webhook import Webhook, checked_url
     from deniable.web.access import TrustedProxy
     from deniable.web.pages import mount
 
     proxy = TrustedProxy.of(settings.sign_in_header, settings.trusted_proxies)
     if settings.webhook_url:
+        from deniable.service.webhook import Webhook, checked_url
+
         checked_url(settings.webhook_url)
     provider = None
     if settings.traces:

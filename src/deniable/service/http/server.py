@@ -28,12 +28,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import uvicorn
 
 from deniable.errors import InvalidArgumentError, StoreUnavailableError, WrongStateError
-from deniable.service.http.app import Application, Options
 from deniable.service.http.connections import LimitedProtocol, limited
 from deniable.service.http.logs import log_to_stderr
 from deniable.service.http.messages import AsgiApp
@@ -41,6 +40,9 @@ from deniable.service.http.metrics import Tally, shared_memory
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_store
 from deniable.service.settings import Settings
+
+if TYPE_CHECKING:  # otherwise imported where needed: a supervisor does not need the application
+    from deniable.service.http.app import Options
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FIRST_INHERITED = 3
@@ -64,6 +66,8 @@ def open_service(settings: Settings) -> Deniable:
 
 def options_of(settings: Settings, tally: Tally | None = None) -> Options:
     """Return the application's options."""
+    from deniable.service.http.app import Options
+
     return Options(
         body_limit=settings.body_limit,
         batch_limit=settings.batch_limit,
@@ -146,6 +150,8 @@ class _Server(uvicorn.Server):
     """uvicorn with connection limits, a bounded shutdown, and a supervisor."""
 
     def __init__(self, app: AsgiApp, settings: Settings, lifeline: socket.socket | None) -> None:
+        from deniable.service.http.app import Application
+
         protocol = limited(
             settings.request_seconds,
             settings.idle_seconds,
