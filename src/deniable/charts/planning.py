@@ -314,7 +314,7 @@ def parts_panel() -> ChartType:
                 "part:N",
                 sort=kinds,
                 scale=alt.Scale(domain=kinds, range=["#009E73", "#E69F00", "#CC79A7"]),
-                legend=alt.Legend(orient="bottom", title=None),
+                legend=alt.Legend(orient="bottom", title=None, columns=2, labelLimit=260),
             ),
             order=alt.Order("order:Q"),
         )
