@@ -7,9 +7,11 @@ refused, and the store is sound afterwards.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import hypothesis.core
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -48,6 +50,9 @@ def test_every_answer_is_the_documented_one(
     # Schemathesis makes new strategies for each case. To look through all of their parts takes a sixth
     # of the time, and finds only that schemathesis called Hypothesis wrongly.
     monkeypatch.setattr(SearchStrategy, "validate", lambda _: None)
+    # Cases are drawn by Hypothesis, and the service takes randomness from os.urandom: nobody needs the
+    # global generators of Python and NumPy to be saved, seeded and put back for each case.
+    monkeypatch.setattr(hypothesis.core, "deterministic_PRNG", nullcontext)
     service = open_service(f"sqlite:///{tmp_path / 'store.db'}")
     service.firm.set(budget=100.0)
     for key in ("checkout", "hero", "banner"):
