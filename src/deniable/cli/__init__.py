@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _collected_seldom() -> Iterator[None]:
-    """Run the garbage collector less often, and not when the process ends: a third of a short command.
+    """Run the garbage collector less often, and not when the process ends: up to a fifth of a command.
 
     Importing creates many objects that live as long as the process, in cycles or not.
     """
