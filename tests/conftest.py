@@ -33,6 +33,7 @@ for name in [name for name in os.environ if name.startswith("DENIABLE_")]:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+thrift.garbage_not_collected()
 thrift.note_whether_compiled()
 thrift.scratch_in_memory()
 thrift.no_authorities()

@@ -53,6 +53,11 @@ def no_authorities() -> None:
     os.environ["SSL_CERT_DIR"] = str(empty)
 
 
+def garbage_not_collected() -> None:
+    """Not while tests are collected: nearly all that is made then lives until the end."""
+    gc.disable()
+
+
 def garbage_collected_rarely() -> None:
     """Look for cycles a tenth as often: generated requests and statements are full of young objects.
 
@@ -61,6 +66,7 @@ def garbage_collected_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 def garbage_collected_once_more() -> None:

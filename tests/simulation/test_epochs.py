@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,12 @@ RATES = np.array([[0.5, 0.2], [0.2, 0.4], [0.3, 0.3]])
 SHARES = np.array([0.7, 0.3])
 HORIZON = 450
 WORLD = Environment(RATES, HORIZON, SHARES)
-BEST = best_table(RATES, SHARES, 1).table
+
+
+@lru_cache(maxsize=1)
+def _best() -> Table:
+    """Not made at import: every worker would wait there until one has compiled the solver."""
+    return best_table(RATES, SHARES, 1).table
 
 
 def _across(shows: Table, clicks: Table, floors: list[Table]) -> Table:
@@ -62,7 +68,7 @@ CASES: dict[str, tuple[Policy, Rule]] = {
     "told": (JointPolicy(1, 0), lambda n, x, _: joint_table(n, x, None, 1)),
     "across time": (AcrossTimePolicy(1), _across),
     "pooled": (PooledPolicy(), lambda n, x, _: pooled_table(n, x, HORIZON)),
-    "best private": (BestPrivatePolicy(1), lambda n, x, _: BEST),
+    "best private": (BestPrivatePolicy(1), lambda n, x, _: _best()),
 }
 
 
@@ -71,7 +77,7 @@ def _by_steps(
 ) -> list[float]:
     """One repetition, visitor by visitor, in plain Python; a table every so many visitors."""
     shows, clicks = np.zeros(RATES.shape), np.zeros(RATES.shape)
-    table = BEST if name == "best private" else np.full(RATES.shape, 1 / 3)
+    table = _best() if name == "best private" else np.full(RATES.shape, 1 / 3)
     up_to = np.cumsum(table, axis=0).T.tolist()
     floors: list[Table] = []
     rates, first = RATES.tolist(), shares[0]
@@ -170,7 +176,7 @@ def test_a_checkpoint_only_notes() -> None:
 def test_best_private_is_the_programme_with_true_rates() -> None:
     job = make_job(WORLD, BestPrivatePolicy(1))
     assert isinstance(job.rule, FixedRule)
-    assert job.rule.shown == pytest.approx(BEST)
+    assert job.rule.shown == pytest.approx(_best())
     # Shares count: with the second segment nearly empty, one arm is best for all.
     skewed = make_job(Environment(RATES, 10, [0.999, 0.001]), BestPrivatePolicy(0.1))
     assert isinstance(skewed.rule, FixedRule)
