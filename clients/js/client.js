@@ -37,7 +37,7 @@ export class DeniableClient {
       // The key and the segments belong to the server: whoever runs the page could read them.
       throw new Error("deniable-client runs on a server, never in a browser");
     }
-    const { url, apiKey, timeoutMs = 2000, retries = 3, rewards = {} } = options ?? {};
+    const { url, apiKey, timeoutMs = 1000, retries = 3, rewards = {} } = options ?? {};
     if (!/^https?:\/\//.test(url ?? "")) {
       throw new TypeError("url: expected http://... or https://...");
     }
@@ -55,8 +55,8 @@ export class DeniableClient {
 
   /** The visitor's arm, and the id that its reward needs.
    *
-   * With `fallback`, a service that does not answer in time gives that arm and no id, so that a page
-   * is never later than the time-out.
+   * With `fallback`, a service that does not answer in time, or refuses the call for whatever reason,
+   * gives that arm and no id. So a page is never later than the time-out, and never fails.
    */
   async decide(experiment, visitor, { segment = null, fallback } = {}) {
     const path = `/v1/experiments/${encodeURIComponent(experiment)}/decisions`;
@@ -64,8 +64,7 @@ export class DeniableClient {
       const { decision, arm } = await this.#post(path, { visitor, segment });
       return { decision, arm };
     } catch (error) {
-      const unanswered = error instanceof ServiceError && (error.status ?? 500) >= 500;
-      if (fallback === undefined || !unanswered) throw error;
+      if (fallback === undefined || !(error instanceof ServiceError)) throw error;
       return { decision: null, arm: fallback };
     }
   }

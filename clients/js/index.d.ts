@@ -19,7 +19,7 @@ export interface ClientOptions {
   url: string;
   /** With the scopes `decide` and `reward`, or one of them. */
   apiKey: string;
-  /** For a call with all its attempts; 2000 if not given. */
+  /** For a call with all its attempts; 1000 if not given. */
   timeoutMs?: number;
   /** Further attempts where the service cannot be reached or answers 503; 3 if not given. */
   retries?: number;
@@ -41,7 +41,7 @@ export class DeniableClient {
   constructor(options: ClientOptions);
   /** The visitor's arm, and the id that its reward needs. */
   decide(experiment: string, visitor: string, options?: { segment?: string | null }): Promise<Decision>;
-  /** The same; the fallback arm, without an id, where the service does not answer in time. */
+  /** The same; the fallback arm, without an id, where the service does not answer in time or refuses. */
   decide(
     experiment: string,
     visitor: string,
@@ -86,4 +86,28 @@ export class DeniableProvider implements Provider {
   resolveObjectEvaluation<T extends JsonValue>(): Promise<ResolutionDetails<T>>;
   track(event: string, context?: EvaluationContext, details?: Record<string, unknown>): void;
   onClose(): Promise<void>;
+}
+
+/** The parsed file that `deniable mask create` wrote. */
+export interface MaskDefinition {
+  mask: string;
+  version: number;
+  period: string;
+  groups: Record<string, readonly string[]>;
+  own: string;
+  other: string;
+  channel: string;
+}
+
+/** Private labels by Node's crypto, for servers. */
+export class Mask {
+  constructor(definition: MaskDefinition, key: string, crypto: typeof import("node:crypto"));
+  /** Such as "~sports"; the segment is null if it is not known yet. */
+  label(visitor: string, segment: string | null): string;
+}
+
+/** The same by WebCrypto, for edge workers. */
+export class WebMask {
+  static create(definition: MaskDefinition, key: string): Promise<WebMask>;
+  label(visitor: string, segment: string | null): Promise<string>;
 }

@@ -58,12 +58,20 @@ test("what was not answered is tried again, with the same body", async () => {
 test("a refusal is told at once", async () => {
   const problem = { type: "urn:deniable:not-found", detail: "no experiment 'e'" };
   const { client, asked } = answered([[404, problem]]);
-  await assert.rejects(client.decide("e", "v", { fallback: "old" }), (error) => {
+  await assert.rejects(client.decide("e", "v"), (error) => {
     assert.ok(error instanceof ServiceError);
     assert.deepEqual([error.status, error.code], [404, "not-found"]);
     return true;
   });
   assert.equal(asked.length, 1);
+});
+
+test("a refusal gives the fallback too", async () => {
+  for (const status of [400, 401, 403, 404, 422, 500]) {
+    const { client, asked } = answered([[status, {}]]);
+    assert.deepEqual(await client.decide("e", "v", { fallback: "old" }), { decision: null, arm: "old" });
+    assert.equal(asked.length, 1);
+  }
 });
 
 test("attempts end, and the fallback answers", async () => {

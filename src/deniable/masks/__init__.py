@@ -1,0 +1,1 @@
+"""Private labels: segments randomized once, and everything that reads them for free."""
