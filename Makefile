@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Modules are compiled once, not by each of a hundred processes, whatever the user's setting.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test suite check lint quick-lint types docs bench clean screenshots system audit-versions mutants
+.PHONY: run test suite check lint quick-lint types docs bench clean screenshots system audit-versions mutants reproduce reproduce-full
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -69,6 +69,13 @@ bench: $(READY) system
 # takes one layer, or those whose file or words contain the text; a second run goes on where the first ended.
 mutants: $(READY) system
 	$(BIN)/python -m mutants --only '$(ONLY)' --jobs $(or $(JOBS),1)
+
+# The paper's figures, tables and claims, with a report in build/research: small numbers, then all of them.
+reproduce: $(READY)
+	$(BIN)/python -m research reproduce all --quick --out build/research/quick
+
+reproduce-full: $(READY)
+	$(BIN)/python -m research reproduce all --out build/research/full
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -30,13 +30,12 @@ class Nothing:
         _experiment: str,
         visitors: Sequence[str],
         _segments: Sequence[str | None],
-        _caller: str,
     ) -> asyncio.Future[list[Decision]]:
         future: asyncio.Future[list[Decision]] = self._loop.create_future()
         future.set_result([Decision("0" * 32, "new")] * len(visitors))
         return future
 
-    def crowded(self, _caller: str, _size: int) -> bool:
+    def crowded(self) -> bool:
         return False
 
     def longest_arm(self, _experiment: str) -> int:
@@ -54,12 +53,9 @@ def main() -> None:
         settings = settings.model_copy(update={"queue_seconds": float(patience[0])})
     if mode == "nothing":
         setattr(DecideRoutes, "connect", _connect_nothing)  # noqa: B010 - mypy minds the other way
-    sock = server.listening_socket(settings)
-    print(server.address(sock), flush=True)
-    if settings.workers > 1:
-        server.supervise(settings, sock)
-    else:
-        server.serve(application(settings, server.options_of(settings)), settings, sock)
+    settings = server.with_free_port(settings)
+    print(server.address(settings), flush=True)
+    server.serve(settings, application)
 
 
 if __name__ == "__main__":

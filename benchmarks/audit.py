@@ -28,7 +28,7 @@ from deniable.audit.promise import AuditedTable, Promise
 from deniable.privacy.tables import Table
 from deniable.service.drafts import draft
 from deniable.service.service import open as open_service
-from deniable.service.table_making import recipe_of
+from deniable.service.table_making import first_neutral, recipe_of
 from deniable.storage import (
     account_rules,
     commitments,
@@ -136,8 +136,6 @@ def _started(connection: Connection, key: str, tables: list[Table]) -> bytes:
         segments=[f"segment-{i}" for i in range(SEGMENTS)],
         budget=1,
         strategy="constant",
-        across_time=False,
-        trace_budget=None,
         planned_visitors=None,
         layer=None,
         holdout=0.0,
@@ -148,10 +146,10 @@ def _started(connection: Connection, key: str, tables: list[Table]) -> bytes:
     created = experiments.insert_draft(connection, planned)
     commitments.record(connection, "create", created, **promise_entries.create_detail(created))
     recipe = recipe_of(created)
-    detail = promise_entries.commit_detail(created, None) | promise_entries.band_detail(
-        recipe.fixed_band()
+    detail = promise_entries.commit_detail(created, None) | promise_entries.rows_detail(
+        recipe.fixed_band(), first_neutral(created)
     )
-    commitments.record(connection, "start", created, created.cost_nano, **detail)
+    commitments.record(connection, "start", created, created.budget_nano, **detail)
     now = times.now()
     running = experiments.change(
         connection, created, status="running", started_at=times.as_datetime(now)

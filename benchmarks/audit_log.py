@@ -12,13 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import polars as pl
 
 from benchmarks.timing import row
 from deniable.audit.log_blocks import COLUMNS, TEXT, WIDTHS
-from deniable.privacy.tables import decoded_table, draw, thresholds
+from deniable.privacy.tables import Table, decoded_table, draw, thresholds
 from deniable.service.service import open as open_service
 from deniable.storage.chain import (
     GENESIS,
@@ -49,32 +50,37 @@ def make_log(path: Path, n_rows: int) -> None:
     kinds: dict[str, type[pl.DataType] | pl.DataType] = dict.fromkeys(COLUMNS, pl.Int64())
     kinds |= dict.fromkeys(TEXT, pl.String()) | dict.fromkeys(WIDTHS, pl.Binary())
     schema = pl.Schema(kinds)
-
-    def frames(*_ignored: object) -> Iterator[pl.DataFrame]:
-        page: list[LogRow] = []
-        for made in _rows(n_rows):
-            page.append(made)
-            if len(page) == _BLOCK:
-                yield pl.DataFrame(page, schema=schema, orient="row")
-                page = []
-        yield pl.DataFrame(page, schema=schema, orient="row")
-
-    source = pl.io.plugins.register_io_source(frames, schema=schema)
-    source.sink_parquet(path, row_group_size=_BLOCK)
-
-
-def _rows(n_rows: int) -> Iterator[LogRow]:
     with open_service("memory:") as service:
         service.firm.set(budget=3)
         service.experiments.create("e", arms=["x", "y", "z"], segments=["a", "b"], budget=1)
         experiment = service.experiments.start("e")
         table = decoded_table(service.experiments.tables("e")[0].rows, 3)
         with service._store.read() as connection:
-            start = [one for one in log_rows(connection) if one.kind not in (CHAIN_END, LOG_END)]
-            end = next(one for one in log_rows(connection) if one.kind == CHAIN_END)
-    identity, now = bytes.fromhex(experiment.id), time.time_ns() // 1000
+            start = list(log_rows(connection))[:-1]
+    heads = [GENESIS]
+
+    def frames(*_ignored: object) -> Iterator[pl.DataFrame]:
+        rows = _chained(bytes.fromhex(experiment.id), table, n_rows)
+        while page := list(islice(rows, _BLOCK)):
+            assert page[-1].hash
+            heads.append(page[-1].hash)
+            yield pl.DataFrame(page, schema=schema, orient="row")
+
+    chained = path.with_name("chained.parquet")
+    source = pl.io.plugins.register_io_source(frames, schema=schema)
+    source.sink_parquet(chained, row_group_size=_BLOCK)
+    # The recorded ends stand before the rows that lead to them.
+    place = 1 + max(i for i, row in enumerate(start) if row.kind == CHAIN_END)
+    start.insert(place, LogRow(CHAIN_END, _WRITER, n_rows, hash=heads[-1]))
+    end = [LogRow(LOG_END, seq=len(start) + n_rows)]
+    parts = [pl.LazyFrame(some, schema=schema, orient="row") for some in (start, end)]
+    whole = pl.concat([parts[0], pl.scan_parquet(chained), parts[1]])
+    whole.sink_parquet(path, row_group_size=_BLOCK)
+
+
+def _chained(identity: bytes, table: Table, n_rows: int) -> Iterator[LogRow]:
+    now = time.time_ns() // 1000
     ends = [thresholds(row) for row in table.rows]
-    yield from start
     head, last = GENESIS, LogRow(DECISION)
     for seq in range(1, n_rows + 1):
         if seq % 11 == 0:
@@ -108,9 +114,6 @@ def _rows(n_rows: int) -> Iterator[LogRow]:
             hash=head,
         )
         yield last
-    yield end
-    yield LogRow(CHAIN_END, _WRITER, n_rows, hash=head)
-    yield LogRow(LOG_END, seq=len(start) + n_rows + 2)
 
 
 def main(n_rows: int = ROWS) -> bool:

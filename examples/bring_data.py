@@ -1,4 +1,4 @@
-"""Read an exposure log of your own: what the shown variants tell a watcher about segments today."""
+"""Read an exposure log of your own: what the shown variants tell a tracker about segments today."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,9 +1,10 @@
-"""A policy of your own against Thompson sampling and UCB, free and through a privacy mechanism."""
+"""A policy of your own against Thompson sampling and UCB, free and private."""
 
 import numpy as np
 
 import deniable
-from deniable.policies.base import Policy
+from deniable.strategies.custom import UpperConfidence
+from deniable.strategies.kernel_rules import Simulated
 
 
 class ExploreFirst:
@@ -30,11 +31,6 @@ class ExploreFirst:
         self.shows[segment, arm] += 1
         self.sums[segment, arm] += reward
 
-    def scores(self) -> np.ndarray:
-        """What each arm is worth, by segment and arm: only the gate asks for it."""
-        means: np.ndarray = self.sums / np.maximum(self.shows, 1)
-        return means
-
 
 def main() -> None:
     """Two segments, three arms; the rates change once, and clicks are known 50 visitors later."""
@@ -44,12 +40,11 @@ def main() -> None:
         changes=[(3_001, [[0.20, 0.30], [0.30, 0.20], [0.25, 0.25]])],
         delay=50,
     )
-    policies: list[Policy] = [deniable.PerfectPolicy(), deniable.RandomPolicy()]
-    for learner in (ExploreFirst, deniable.ThompsonSampling, deniable.UpperConfidence):
+    policies: list[Simulated] = [deniable.Perfect(), deniable.Random()]
+    for learner in (ExploreFirst, deniable.ThompsonSampling, UpperConfidence):
         policies += [
-            deniable.CustomPolicy(learner),
-            deniable.CustomPolicy(learner, budget=1),
-            deniable.CustomPolicy(learner, budget=1, through="gate"),
+            deniable.Custom(learner),
+            deniable.Custom(learner, budget=1),
         ]
     result = deniable.simulate(
         page, policies, repetitions=3, seed=1, workers=1, common_random_numbers=True

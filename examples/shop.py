@@ -1,4 +1,5 @@
-"""A shop of three pages, each of which shows one of three arms. Look at it: `python examples/shop.py`.
+"""A shop of three pages, each of which shows one of three arms. Look at it on http://127.0.0.1:8001 with
+`granian --interface asgi --factory --port 8001 examples/shop.py:private_shop`.
 
 The shop knows who expects a child, from what was bought before. It shows that segment other things,
 because it sells more. Whoever reads the page sees the arm; a third-party script does that for a living.
@@ -11,10 +12,10 @@ from random import Random
 from typing import TypeAlias
 
 import fastapi
-import uvicorn
 from fastapi.responses import HTMLResponse
 
 import deniable
+from deniable.service.service import Deniable
 
 SEGMENTS = ("expecting", "everybody else")
 PAGES = {
@@ -75,7 +76,7 @@ def own_bandit(rng: Random) -> tuple[Choose, Reward]:
     return choose, reward
 
 
-def with_deniable(service: deniable.Deniable, budget: float) -> tuple[Choose, Reward]:
+def with_deniable(service: Deniable, budget: float) -> tuple[Choose, Reward]:
     """The same shop with a budget for all its pages together."""
     service.firm.set(budget=budget)
     for experiment, arms in PAGES.values():
@@ -91,13 +92,7 @@ def with_deniable(service: deniable.Deniable, budget: float) -> tuple[Choose, Re
     return choose, service.reward
 
 
-def main() -> None:
-    """Serve the shop on loopback until interrupted."""
-    with deniable.open("memory:") as service:
-        choose, _ = with_deniable(service, budget=1)
-        app = shop(choose, lambda visitor: SEGMENTS[len(visitor) % 2])
-        uvicorn.run(app, host="127.0.0.1", port=8001)
-
-
-if __name__ == "__main__":
-    main()
+def private_shop() -> fastapi.FastAPI:
+    """The shop with a budget, on a store in memory."""
+    choose, _ = with_deniable(deniable.open("memory:"), budget=1)
+    return shop(choose, lambda visitor: SEGMENTS[len(visitor) % 2])

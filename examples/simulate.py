@@ -1,17 +1,17 @@
 """Run policies against each other on known click rates; the same seed gives the same results."""
 
 import deniable
-from deniable.policies.base import Policy
+from deniable.strategies.kernel_rules import Simulated
 
 
 def main() -> None:
     """Simulate 100,000 visitors of a two-arm page, 20 times for each policy."""
     page = deniable.Environment([0.324, 0.295], horizon=100_000)
-    policies: list[Policy] = [
-        deniable.ConstantPolicy(1),
-        deniable.DynamicPolicy(1),
-        deniable.RandomPolicy(),
-        deniable.PerfectPolicy(),
+    policies: list[Simulated] = [
+        deniable.Constant(1),
+        deniable.Dynamic(1),
+        deniable.Random(),
+        deniable.Perfect(),
     ]
     result = deniable.simulate(page, policies, repetitions=20, seed=1, workers=1)
     for row in result.summary("clicks").to_dicts():

@@ -1,6 +1,6 @@
-"""A watcher on the pages of a shop guesses who expects a child: today, and with Deniable.
+"""A tracker on the pages of a shop guesses who expects a child: today, and with Deniable.
 
-The watcher sees what a third-party tracker sees: the arm, nothing else. One visitor in three has told it
+The tracker sees what a third-party tracker sees: the arm, nothing else. One visitor in three has told it
 the truth elsewhere (a panel, a leak, a login with an advertiser). From those it learns how often each
 arm meets each segment, and guesses the segment of all others by Bayes' rule.
 """
@@ -51,7 +51,7 @@ async def browse(choose: Choose, reward: Reward, rng: Random) -> tuple[Seen, int
 
 
 def guessed(seen: Seen) -> float:
-    """The share of visitors outside of the panel whose segment the watcher guesses, both kinds alike."""
+    """The share of visitors outside of the panel whose segment the tracker guesses, both kinds alike."""
     panel, others = seen[::3], [item for at, item in enumerate(seen) if at % 3]
     met = Counter((segment, page, arm) for segment, arms in panel for page, arm in enumerate(arms))
     told = Counter(segment for segment, _ in panel)
@@ -76,14 +76,15 @@ def told(shop_name: str, seen: Seen, clicks: int) -> None:
 
 
 def main() -> None:
-    """Let the watcher play against both shops."""
+    """Let the tracker play against both shops."""
     print("Two kinds of visitors, as many of each: guessing blindly is right for 50%.")
     told("today", *asyncio.run(browse(*own_bandit(Random(1)), Random(2))))
     with deniable.open("memory:") as service:
         told("with Deniable", *asyncio.run(browse(*with_deniable(service, BUDGET), Random(2))))
     limit = 1 / (1 + math.exp(-BUDGET))
     print(
-        f"A budget of {BUDGET:g} promises at most {limit:.0%}, whatever the watcher knows besides."
+        f"A budget of {BUDGET:g} promises at most {limit:.0%}, "
+        "beyond what the tracker learns from clicks and visits."
     )
 
 

@@ -19,7 +19,7 @@ class Fault:
     """One small mistake that somebody could make.
 
     Attributes:
-        file: the file that has it, within `src/deniable`.
+        file: the file that has it: within `src/deniable`, or `research/...`.
         old: the text to replace; it occurs exactly once in the file.
         new: what stands there instead.
         why: what is wrong then, in words.
@@ -36,6 +36,11 @@ class Fault:
     hangs: bool = False
     equivalent: str = ""
 
+    @property
+    def path(self) -> str:
+        """The file within the project."""
+        return self.file if self.file.startswith("research/") else f"{SOURCE}/{self.file}"
+
     def applied(self, text: str) -> str:
         """The file's text with the fault in it."""
         count = text.count(self.old)
@@ -48,7 +53,7 @@ class Fault:
     def key(self, root: Path) -> str:
         """A hash of the fault, the file it touches and its tests: the same hash, the same result."""
         digest = hashlib.sha256(repr((self.file, self.old, self.new, self.tests)).encode())
-        for path in [f"{SOURCE}/{self.file}", *sorted(files_of(self.tests))]:
+        for path in [self.path, *sorted(files_of(self.tests))]:
             digest.update(path.encode() + b"\0" + (root / path).read_bytes())
         return digest.hexdigest()[:32]
 

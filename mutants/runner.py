@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mutants.fault import SOURCE, Fault, StaleFaultError
+from mutants.fault import Fault, StaleFaultError
 from mutants.warm import MODULES, Warm
 
 LIMIT = 60.0
@@ -87,7 +87,7 @@ def copy_project(root: Path, to: Path) -> Path:
 @contextmanager
 def planted(fault: Fault, copy: Path) -> Iterator[None]:
     """The copy with the fault in it. Compiled code of the file goes, whatever its time stamp says."""
-    path = copy / SOURCE / fault.file
+    path = copy / fault.path
     text = path.read_text("utf-8")
     path.write_text(fault.applied(text), "utf-8")
     _forget(path)
@@ -159,7 +159,7 @@ def run(
         if fault.equivalent:
             continue
         try:
-            fault.applied((root / SOURCE / fault.file).read_text("utf-8"))
+            fault.applied((root / fault.path).read_text("utf-8"))
             key = fault.key(root)
         except (StaleFaultError, FileNotFoundError) as reason:
             outcomes.append(Outcome("", layer, fault.file, fault.why, STALE, 0.0, str(reason)))

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 MODULES = (
     *("pytest", "hypothesis", "numpy", "scipy.optimize", "scipy.stats", "sqlalchemy", "psycopg"),
-    *("alembic.config", "altair", "fastapi", "uvicorn", "prometheus_client", "typer", "mpmath"),
+    *("alembic.config", "altair", "fastapi", "granian", "prometheus_client", "typer", "mpmath"),
 )
 """Other people's modules that take long to import and start no threads."""
 

@@ -23,10 +23,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def reference() -> str:
     """One section for each module with public names, for mkdocstrings to fill from docstrings."""
+    homes = {f"deniable.{module}": names for module, names in deniable._HOME.items()}
+    for package in (deniable.theory, deniable.privacy, deniable.portfolio):
+        for name in package.__all__:
+            module = getattr(package, name).__module__
+            homes[module] = (*homes.get(module, ()), name)
     sections = []
-    for module, names in sorted(deniable._HOME.items()):
-        members = "".join(f"\n::: deniable.{module}.{name}\n" for name in names)
-        sections.append(f"## `deniable.{module}`\n{members}")
+    for module, names in sorted(homes.items()):
+        members = "".join(f"\n::: {module}.{name}\n" for name in sorted(set(names)))
+        sections.append(f"## `{module}`\n{members}")
     return "\n".join(sections)
 
 

@@ -54,7 +54,6 @@ SLOW = (
     "audit",
     "cli/test_allocate.py",
     "cli/test_leak.py",
-    "cli/test_reproduce.py",
     "cli/test_simulate.py",
     "cli/test_store_commands.py",
     "client/test_end_to_end.py",
@@ -68,7 +67,6 @@ SLOW = (
     "strategies/test_a_new_strategy.py",
     "strategies/test_joint_lp.py",
     "strategies/test_joint_rule.py",
-    "studies",
     "test_docs.py",
     "test_examples.py",
     "test_guides.py",
@@ -83,7 +81,6 @@ LONG = (
     "service/test_crashes.py",
     "service/test_races.py",
     "service/test_state_machine.py",
-    "test_kernel_compiler.py",
     "test_site.py",
     "web/test_demo_pages.py",
 )
@@ -163,7 +160,7 @@ def postgres_database(postgres: PostgresServer) -> str:
 
 @pytest.fixture
 def real_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stores are made by the migrations, not by a copy of what they make."""
+    """Stores are made as in production, not by a copy of what that makes."""
     monkeypatch.setattr(connecting, "_upgrade", thrift.real_upgrade)
 
 

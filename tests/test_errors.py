@@ -109,16 +109,14 @@ GOOD: dict[str, Any] = {
 }
 
 CALLS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
-    "ArmConstantStrategy": ({"budgets": "arm budgets"}, {}),
-    "ArmDynamicStrategy": ({"budgets": "arm budgets"}, {}),
+    "ArmConstant": ({"budgets": "arm budgets"}, {}),
+    "ArmDynamic": ({"budgets": "arm budgets"}, {}),
     "ArmSpecificResponse": ({"risks": "arm budgets"}, {}),
     "BudgetAccount": ({"limit": "nano"}, {}),
-    "ConstantStrategy": ({"n_arms": "one arms", "budget": "one budget"}, {}),
-    "DynamicStrategy": ({"n_arms": "one arms", "budget": "one budget"}, {}),
-    "JointStrategy": ({"n_arms": "one arms", "budget": "one budget"}, {}),
+    "Constant": ({"budget": "one budget"}, {}),
+    "Dynamic": ({"budget": "one budget"}, {}),
+    "Joint": ({"budget": "one budget"}, {}),
     "RandomizedResponse": ({"n_arms": "one arms", "risk": "one risk"}, {}),
-    "ServingSchedule": ({"budgets": "nanos"}, {"dynamic": True}),
-    "ServingTable": ({"budgets": "nanos"}, {"pieces": (2**63, 2**63)}),
     "Tracker": ({}, {}),
     "arm_specific_constant_regret": (
         {"risks": "arm budgets", "horizon": "count", "n_segments": "count"},
@@ -130,10 +128,10 @@ CALLS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         {"risks": "arm budgets", "clock": "count"},
         {"risks": [1, 2]},
     ),
-    "arm_specific_table": ({"risks_nano": "nanos"}, {}),
     "belief_curve": ({"risk": "risk", "n_points": "one arms"}, {}),
     "best_constant_budget": (SIZES, {}),
     "best_dynamic_budget": (SIZES, {}),
+    "best_table": ({"budget": "one budget"}, {"scores": [[0.1, 0.2], [0.2, 0.1]]}),
     "budget_for_belief": ({"prior": "probability", "belief": "probability"}, {}),
     "constant_budget_for_regret": ({**SIZES, "excess": "budget"}, {}),
     "constant_elasticity": (BOUND, {}),
@@ -152,7 +150,6 @@ CALLS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "exhaustion_times": ({"n_arms": "one arms", "budget": "one budget"}, {"arrivals": ["a"]}),
     "expected_exhaustion_time": ({"n_arms": "arms", "budget": "budget", "share": "rate"}, {}),
     "exploration_from_risk": ({"n_arms": "arms", "risk": "risk"}, {}),
-    "gate": ({"budget": "one budget"}, {"scores": [[0.1, 0.2], [0.2, 0.1]]}),
     "heterogeneity_gap": ({"risks": "arm budgets"}, {}),
     "highest_belief": ({"prior": "probability", "risk": "risk"}, {}),
     "lowest_belief": ({"prior": "probability", "risk": "risk"}, {}),
@@ -185,17 +182,17 @@ CALLS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     ),
     "risk_from_exploration": ({"n_arms": "arms", "exploration": "rate"}, {}),
     "sequential": ({"budgets": "budgets of experiments"}, {}),
-    "symmetric_table": ({"n_arms": "one arms", "risk_nano": "nano"}, {"risk_nano": 10**9}),
 }
 """Public name -> the kind of each argument, and good values that GOOD does not have."""
 
-NOT_CALLED = {"ArmPlan", "Gated", "Plan", "RegretTerms"}
+NOT_CALLED = {"Plan", "RegretTerms"}
 """Results, which the package makes and nobody calls."""
 
 
 def test_every_public_call_is_in_the_table() -> None:
-    layers = ("privacy.", "strategies.", "theory.", "planning.")
+    layers = ("strategies.arm", "strategies.con", "strategies.dyn", "strategies.joint", "planning.")
     names = {n for home, ns in d._HOME.items() if home.startswith(layers) for n in ns}
+    names |= {*d.theory.__all__, *d.privacy.__all__}
     assert names == set(CALLS) | NOT_CALLED
 
 
@@ -211,7 +208,14 @@ ROWS = [
 def test_bad_input(name: str, argument: str, bad: Any, shown: str, allowed: str) -> None:
     arguments, extra = CALLS[name]
     good = {other: GOOD[other] for other in arguments if other in GOOD} | extra
-    _refused(lambda: getattr(d, name)(**good | {argument: bad}), argument, shown, allowed)
+    _refused(lambda: _public(name)(**good | {argument: bad}), argument, shown, allowed)
+
+
+def _public(name: str) -> Callable[..., Any]:
+    """The name at the top, or in `deniable.theory`, `deniable.privacy`, `deniable.portfolio`."""
+    homes = (d, d.theory, d.privacy, d.portfolio)
+    call: Callable[..., Any] = next(getattr(h, name) for h in homes if name in h.__all__)
+    return call
 
 
 def _refused(call: Callable[[], Any], argument: str, shown: str, allowed: str) -> None:
@@ -228,45 +232,51 @@ def _refused(call: Callable[[], Any], argument: str, shown: str, allowed: str) -
     assert "\n" not in str(error)
 
 
-STRATEGY, RESPONSE = d.DynamicStrategy(3, 1.0), d.ArmSpecificResponse([1, 2])
-ARMS = d.ArmDynamicStrategy([1, 2])
-TRACKER = d.Tracker([[0.6, 0.3], [0.4, 0.7]])
-SCHEDULE = d.ServingSchedule((10**9, 10**9), dynamic=True)
+STRATEGY, RESPONSE = d.Dynamic(1.0), d.privacy.ArmSpecificResponse([1, 2])
+ARMS = d.ArmDynamic([1, 2])
+TRACKER = d.privacy.Tracker([[0.6, 0.3], [0.4, 0.7]])
 COLUMNS = [[0.6, 0.3], [0.4, 0.7]]
 
 
 @pytest.mark.parametrize(
     ("call", "argument", "shown", "allowed"),
     [
-        (lambda: STRATEGY.risk(0), "clock", "0", "1 or more"),
-        (lambda: STRATEGY.exploration([1, 2.5]), "clock", "2.5", "1 or more"),
-        (lambda: STRATEGY.mechanism(0), "clock", "0", "1 or more"),
-        (lambda: d.ConstantStrategy(2, 1).risk(nan), "clock", "nan", "1 or more"),
+        (lambda: STRATEGY.risk(0, 3), "clock", "0", "1 or more"),
+        (lambda: STRATEGY.exploration([1, 2.5], 3), "clock", "2.5", "1 or more"),
+        (lambda: STRATEGY.mechanism(0, 3), "clock", "0", "1 or more"),
+        (lambda: d.Constant(1).risk(nan, 2), "clock", "nan", "1 or more"),
         (lambda: ARMS.arm_risks(0), "clock", "0", "1 or more"),
         (lambda: ARMS.mechanism(1.5), "clock", "1.5", "1 or more"),  # type: ignore[arg-type]
         (lambda: RESPONSE.shown_distribution(2), "greedy", "2", "0 to 1"),
         (lambda: RESPONSE.shown_distribution(-1), "greedy", "-1", "0 to 1"),
-        (lambda: d.RandomizedResponse(3, 1).shown_distribution(3), "greedy", "3", "0 to 2"),
-        (lambda: SCHEDULE.table(0), "clock", "0", "1 or more"),
-        (lambda: SCHEDULE.table(True), "clock", "True", "1 or more"),
-        (lambda: d.ServingTable((2**64,), (1, 1)), "pieces", "18446744073709551616", "2 pieces"),
-        (lambda: d.BudgetAccount(5).debit(-1), "amount", "-1", "0 or more"),
-        (lambda: d.BudgetAccount(5).debit(True), "amount", "True", "0 or more"),
+        (lambda: d.privacy.RandomizedResponse(3, 1).shown_distribution(3), "greedy", "3", "0 to 2"),
+        (lambda: d.privacy.BudgetAccount(5).debit(-1), "amount", "-1", "0 or more"),
+        (lambda: d.privacy.BudgetAccount(5).debit(True), "amount", "True", "0 or more"),
         (lambda: d.budget_for_belief(0.5, 0.4), "belief", "0.4", "from the prior to 1"),
-        (lambda: d.parallel([[1.0, 2.0]]), "risks", "[1.0, 2.0]", "one number"),  # type: ignore[list-item]
-        (lambda: d.Tracker([[0.5, 0.5]]), "shown_given_segment", "[[0.5, 0.5]]", "2 or more arms"),
-        (lambda: d.Tracker([[0.5], [0.6]]), "shown_given_segment", "0.6", "sum to 1"),
-        (lambda: d.Tracker([[], []]), "shown_given_segment", "[[], []]", "1 or more segments"),
-        (lambda: d.Tracker([[1.5], [-0.5]]), "shown_given_segment", "1.5", "0 to 1"),
-        (lambda: d.Tracker(COLUMNS, [[0.5]]), "click_given_shown", "[[0.5]]", "(2, 2)"),
+        (lambda: d.privacy.parallel([[1.0, 2.0]]), "risks", "[1.0, 2.0]", "one number"),  # type: ignore[list-item]
         (
-            lambda: d.Tracker(COLUMNS, sees_response=True),
+            lambda: d.privacy.Tracker([[0.5, 0.5]]),
+            "shown_given_segment",
+            "[[0.5, 0.5]]",
+            "2 or more arms",
+        ),
+        (lambda: d.privacy.Tracker([[0.5], [0.6]]), "shown_given_segment", "0.6", "sum to 1"),
+        (
+            lambda: d.privacy.Tracker([[], []]),
+            "shown_given_segment",
+            "[[], []]",
+            "1 or more segments",
+        ),
+        (lambda: d.privacy.Tracker([[1.5], [-0.5]]), "shown_given_segment", "1.5", "0 to 1"),
+        (lambda: d.privacy.Tracker(COLUMNS, [[0.5]]), "click_given_shown", "[[0.5]]", "(2, 2)"),
+        (
+            lambda: d.privacy.Tracker(COLUMNS, sees_response=True),
             "click_given_shown",
             "None",
             "click rates",
         ),
         (
-            lambda: d.Tracker(COLUMNS, COLUMNS, sees_output=False, sees_response=True),
+            lambda: d.privacy.Tracker(COLUMNS, COLUMNS, sees_output=False, sees_response=True),
             "sees_response",
             "True",
             "false while",
@@ -292,17 +302,19 @@ def test_bad_input_to_methods_and_shapes(
 @pytest.mark.parametrize(
     ("good", "value"),
     [
-        (lambda: d.nonprivate_regret(2, 1e6), 1_000_000),
-        (lambda: d.nonprivate_regret(np.int64(2), np.float32(1e6)), 1_000_000),
-        (lambda: d.nonprivate_regret(2, 10**25), 10**25),
+        (lambda: d.theory.nonprivate_regret(2, 1e6), 1_000_000),
+        (lambda: d.theory.nonprivate_regret(np.int64(2), np.float32(1e6)), 1_000_000),
+        (lambda: d.theory.nonprivate_regret(2, 10**25), 10**25),
     ],
 )
 def test_whole_numbers_in_any_type_are_fine(good: Callable[[], Any], value: int) -> None:
-    assert float(good()) == pytest.approx(float(d.nonprivate_regret(2, float(value))), rel=1e-15)
+    assert float(good()) == pytest.approx(
+        float(d.theory.nonprivate_regret(2, float(value))), rel=1e-15
+    )
 
 
 def test_integers_beyond_all_floats_are_refused_not_overflown() -> None:
-    _refused(lambda: d.nonprivate_regret(2, 10**400), "horizon", "1000000", "whole number")
+    _refused(lambda: d.theory.nonprivate_regret(2, 10**400), "horizon", "1000000", "whole number")
 
 
 def test_long_values_are_cut() -> None:

@@ -31,7 +31,9 @@ from deniable.service.service import open as open_service
 from deniable.web.planner_setting import Setting, toml
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "research").glob("*.md")]
+)
 OUTPUT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 NOT_RUN = {
@@ -44,8 +46,6 @@ NOT_RUN = {
         ".venv/bin/": "a developer's own environment",
     },
     "docs/audit-outside.md": {
-        "export DENIABLE_API_KEY=dnb_...": "a secret that only its reader has",
-        "deniable audit live": "thousands of canaries; tests/audit/test_live.py sends some",
         "deniable audit log firm.parquet --head": "heads of another store; tests/audit/test_log.py",
     },
     "docs/index.md": {
@@ -61,8 +61,8 @@ NOT_RUN = {
         "docker": "needs a container engine and a registry",
         "kubectl": "needs a cluster; tests/test_service_docs.py checks the manifests",
     },
-    "docs/plan.md": {
-        "python -m deniable.studies.surface": "minutes; tests/studies/test_surface.py runs a little",
+    "research/README.md": {
+        "python -m research surface": "hours; research/tests/test_surface.py runs a little",
     },
 }
 """Page -> beginnings of command lines that are not run, each with the reason."""
@@ -73,7 +73,6 @@ SPELLED = {"docs/operate.md": {"deniable_here ": "deniable "}}
 COPIED = {
     "docs/allocate.md": ("csv", "portfolio.csv"),
     "docs/apply.md": ("toml", "firm.toml"),
-    "docs/layers.md": ("csv", "firm.csv"),
 }
 """Page -> the kind of its block that readers are asked to save, and the file's name."""
 
@@ -273,6 +272,11 @@ def _plan_file(reader: Reader) -> None:
     (reader.folder / "plan.toml").write_text(toml(Setting(budget=1.0)), "utf-8")
 
 
+def _repository(reader: Reader) -> None:
+    """As from its root: `research` is not installed."""
+    reader._patch.setenv("PYTHONPATH", str(ROOT))
+
+
 PREPARED: dict[str, Callable[[Reader], object]] = {
     "docs/audit-outside.md": _shop,
     "docs/audit.md": _shop,
@@ -282,7 +286,7 @@ PREPARED: dict[str, Callable[[Reader], object]] = {
     "docs/operate.md": _shop,
     "docs/plan.md": _served_reader,
     "docs/storage.md": _shop,
-    "docs/trace.md": _firm,
+    "research/README.md": _repository,
 }
 """Page -> what its reader did before."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from mutants.__main__ import main
-from mutants.fault import SOURCE, Fault, StaleFaultError, chosen, files_of
+from mutants.fault import Fault, StaleFaultError, chosen, files_of
 from mutants.faults import FAULTS, LAYERS
 from mutants.runner import BROKEN, CAUGHT, LATE, STALE, SURVIVED, Results, judged, planted, run
 from tests.patience import PATIENCE
@@ -20,7 +20,7 @@ def test_every_fault_still_applies() -> None:
     stale = []
     for _, fault in ALL:
         try:
-            text = (ROOT / SOURCE / fault.file).read_text("utf-8")
+            text = (ROOT / fault.path).read_text("utf-8")
             assert fault.applied(text) != text, fault
         except (StaleFaultError, FileNotFoundError) as reason:
             stale.append(str(reason))

@@ -23,6 +23,16 @@ def test_names_are_sorted_and_live_in_one_place() -> None:
     assert dir(deniable) == deniable.__all__
     names = [name for names in deniable._HOME.values() for name in names]
     assert sorted(names) == deniable.__all__
+    assert len(names) <= 35
+    assert "open" not in names, "`from deniable import *` would hide the built-in function"
+
+
+@pytest.mark.parametrize("package", ["theory", "privacy", "portfolio"])
+def test_packages_list_their_names(package: str) -> None:
+    module = getattr(deniable, package)
+    assert sorted(module.__all__) == sorted(set(module.__all__))
+    for name in module.__all__:
+        assert ">>>" in (getattr(module, name).__doc__ or ""), name
 
 
 @pytest.mark.parametrize("name", deniable.__all__)
@@ -57,7 +67,9 @@ def test_the_stub_spells_out_the_same_names() -> None:
     ]
     spelt = {(node.module, alias.name, alias.asname) for node in imports for alias in node.names}
     homes = deniable._HOME.items()
-    assert spelt == {(f"deniable.{home}", n, n) for home, names in homes for n in names}
+    lazy = {(f"deniable.{home}", n, n) for home, names in homes for n in names}
+    packages = {("deniable", package, package) for package in deniable._PACKAGES}
+    assert spelt == lazy | packages | {("deniable.service.service", "open", "open")}
 
 
 def test_type_checkers_see_real_types() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -48,8 +49,72 @@ def test_the_configuration_in_deploy_is_read_and_named_by_the_unit() -> None:
     assert f"deploy/deniable.toml {installed}" in guide
     assert f"{CONFIG}={installed} /opt/deniable/bin/deniable" in guide
     assert "ExecStart=/opt/deniable/bin/deniable serve" in unit
-    socket = (ROOT / "deploy" / "deniable.socket").read_text("utf-8")
-    assert f"ListenStream={settings.host}:{settings.port}" in socket
+
+
+def test_nginx_sends_decisions_and_pages_to_the_right_process() -> None:
+    """Every route of the API is sent to a process that answers it."""
+    from deniable.service.http import ofrep
+    from deniable.service.http.api import HEALTH_PATHS
+
+    text = (ROOT / "deploy" / "nginx.conf").read_text("utf-8")
+    deciding, health = (re.compile(rule) for rule in re.findall(r"location ~ (\S+) \{", text))
+    for path in (
+        "/v1/experiments/checkout/decisions",
+        "/v1/experiments/checkout/decisions/batch",
+        "/v1/rewards",
+        "/v1/rewards/batch",
+        ofrep.BULK_PATH,
+        f"{ofrep.BULK_PATH}/checkout",
+    ):
+        assert deciding.match(path), path
+    for path in ("/", "/v1/experiments", "/v1/experiments/checkout/counts", "/v1/firm", "/leak"):
+        assert not deciding.match(path), path
+    assert all(health.match(path) for path in HEALTH_PATHS)
+    assert 'proxy_set_header Connection "";' in text
+    assert text.count("keepalive ") == 2
+    assert "proxy_set_header X-Forwarded-Proto $scheme;" in text
+
+
+# -- alerts, dashboard and runbook -----------------------------------------------------------
+
+
+def _metrics_in(text: str) -> set[str]:
+    return set(re.findall(r"deniable_\w+", text))
+
+
+def test_alerts_and_dashboard_use_metrics_that_exist() -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    from deniable.service.http.metrics import Tally
+    from deniable.service.service import StoreFigures
+
+    tally = Tally()
+    tally.measure(StoreFigures(10**9, 5.0))
+    families = text_string_to_metric_families(tally.exposition().decode())
+    known = {sample.name for family in families for sample in family.samples}
+    rules = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text("utf-8"))["groups"][0][
+        "rules"
+    ]
+    dashboard = json.loads((ROOT / "deploy" / "grafana.json").read_text("utf-8"))
+    shown = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    for expression in (*(rule["expr"] for rule in rules), *shown):
+        assert _metrics_in(expression) <= known, expression
+        assert expression.count("(") == expression.count(")")
+    drawn = _metrics_in(" ".join(shown))
+    assert {name for name in known if name.endswith("_total")} <= drawn, "all counters are drawn"
+
+
+def test_every_alert_leads_to_the_runbook() -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text("utf-8"))["groups"][0][
+        "rules"
+    ]
+    runbook = (DOCS / "runbook.md").read_text("utf-8")
+    symptoms = re.findall(r"^## (.+)$", runbook, re.M)
+    assert len(symptoms) == 10
+    anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in symptoms}
+    for rule in rules:
+        file, _, anchor = rule["annotations"]["runbook"].partition("#")
+        assert (file, anchor in anchors) == ("docs/runbook.md", True), rule["alert"]
 
 
 # -- Kubernetes ------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def one_compiles() -> Iterator[None]:
 
 
 def tables_from_a_copy() -> None:
-    """New SQLite stores get what the migrations made once, instead of running all of them."""
+    """New SQLite stores get a copy of what was created once."""
     connecting._upgrade = _upgrade
 
 
@@ -125,13 +125,13 @@ def statements_compiled_once() -> None:
     Engine.__init__ = make  # type: ignore[method-assign]
 
 
-def _upgrade(connection: Connection, target: str = "head") -> None:
+def _upgrade(connection: Connection) -> None:
     made = connection.connection.driver_connection
-    if target == "head" and isinstance(made, sqlite3.Connection) and _is_empty(made):
-        for statement in _migrated():
+    if isinstance(made, sqlite3.Connection) and _is_empty(made):
+        for statement in _created():
             made.execute(statement)
     else:
-        real_upgrade(connection, target)
+        real_upgrade(connection)
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
@@ -139,8 +139,8 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _migrated() -> list[str]:
-    """The statements that make a store as the migrations leave it, with its first rows."""
+def _created() -> list[str]:
+    """The statements that make an empty store, with its first rows."""
     engine = create_engine("sqlite://")
     with engine.connect() as connection:
         real_upgrade(connection)

@@ -10,8 +10,8 @@ import deniable
 
 
 def uses() -> None:
-    good: float = deniable.DynamicStrategy(n_arms=2, budget=1.0).binds_at
-    bad: str = deniable.DynamicStrategy(n_arms=2, budget=1.0).binds_at  # type: ignore[assignment]
-    deniable.RandomizedResponse(n_arms="two", risk=1.0)  # type: ignore[arg-type]
+    good: float = deniable.Dynamic(budget=1.0).binds_at(n_arms=2)
+    bad: str = deniable.Dynamic(budget=1.0).binds_at(n_arms=2)  # type: ignore[assignment]
+    deniable.privacy.RandomizedResponse(n_arms="two", risk=1.0)  # type: ignore[arg-type]
     deniable.nothing  # type: ignore[attr-defined]  # noqa: B018
     del good, bad

@@ -21,12 +21,12 @@ LAYERS = (
     "audit",
     "leak",
     "documents",
-    "studies",
     "service",
     "http",
     "client",
     "web",
     "cli",
+    "research",
 )
 
 FAULTS: dict[str, tuple[Fault, ...]] = {

@@ -8,7 +8,7 @@ TESTS = "tests/analysis"
 RISK = f"{TESTS}/test_segment_risk.py"
 HIDING = (f"{RISK}::test_a_small_group_is_never_hidden_alone",)
 LEADERBOARD = (f"{TESTS}/test_leaderboard.py",)
-WATCHER = "tests/web/test_watcher.py"
+MONITOR = "tests/web/test_monitor.py"
 GROWING = "tests/promise/test_growing.py"
 
 FAULTS = (
@@ -74,8 +74,8 @@ FAULTS = (
         "SUSPICIOUS = 1e-60",
         "a planted fault is not noticed",
         (
-            f"{WATCHER}::test_chance_is_not_suspicious_and_nine_deviations_are",
-            f"{WATCHER}::test_a_planted_fault_is_noticed_and_told",
+            f"{MONITOR}::test_chance_is_not_suspicious_and_nine_deviations_are",
+            f"{MONITOR}::test_a_planted_fault_is_noticed_and_told",
         ),
     ),
     Fault(

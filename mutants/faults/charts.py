@@ -81,13 +81,6 @@ FAULTS = (
         (f"{DATA[0]}::test_belief_curves_are_both_bounds",),
     ),
     Fault(
-        "charts/strategies.py",
-        "exploitation=1 - rate,",
-        "exploitation=rate,",
-        "the share of greedy arms is that of random ones",
-        (f"{DATA[0]}::test_constant_panels_are_flat_and_dynamic_ones_end_at_the_cap",),
-    ),
-    Fault(
         "charts/audit.py",
         '(("observed", observed), ("designed", expected))',
         '(("observed", expected), ("designed", observed))',
@@ -95,31 +88,10 @@ FAULTS = (
         (f"{DATA[0]}::test_the_audit_shows_what_was_observed_beside_the_design",),
     ),
     Fault(
-        "charts/studies.py",
-        'y=alt.Y("q25:Q"), y2=alt.Y2("q75:Q")',
-        'y=alt.Y("median:Q"), y2=alt.Y2("q75:Q")',
-        "the lower quartile is the median",
-        _of("clicks of a firm"),
-    ),
-    Fault(
         "charts/leak.py",
         '"state": "before" if place < before else "added" if place < after else "rest",',
         '"state": "before" if place < after else "added" if place < before else "rest",',
         "the people whom a variant gives away are drawn as known before",
         ("src/deniable/charts/leak.py", "tests/cli/test_leak.py::test_people_are_a_hundred"),
-    ),
-    Fault(
-        "charts/cache.py",
-        "asked = (make.__module__, make.__qualname__, arguments, strategies)",
-        "asked = (make.__module__, make.__qualname__, strategies)",
-        "the chart of other arms is taken",
-        ("tests/charts/test_kept.py::test_every_argument_makes_another",),
-    ),
-    Fault(
-        "charts/cache.py",
-        "{hash_of_sources(sorted(sources))}-",
-        "",
-        "charts of an older release are shown",
-        ("tests/charts/test_kept.py::test_another_release_finds_nothing",),
     ),
 )

@@ -20,21 +20,21 @@ ROW = (
 
 FAULTS = (
     Fault(
-        "documents/words.py",
+        "documents/limits.py",
         "return prior * ratio / (prior * ratio + 1 - prior)",
         "return prior * ratio / (prior * ratio + 1)",
         "a belief is told too small",
         LIMITS,
     ),
     Fault(
-        "documents/words.py",
+        "documents/limits.py",
         "found = _percent(share, digits, ROUND_CEILING)",
         "found = _percent(share, digits, ROUND_FLOOR)",
         "what is at most is rounded down",
         LIMITS,
     ),
     Fault(
-        "documents/words.py",
+        "documents/limits.py",
         "context = Context(prec=3, rounding=ROUND_CEILING)",
         "context = Context(prec=3, rounding=ROUND_FLOOR)",
         "the factor is rounded down",
@@ -83,21 +83,28 @@ FAULTS = (
         (f"{TESTS}::test_numbers_count_within_a_year",),
     ),
     Fault(
-        "documents/rendering.py",
+        "documents/source.py",
+        'Markup(_MARKUP.sub(r"\\\\\\g<0>", _LINE_ENDS.sub(" ", str(value))))',
+        "Markup(str(value))",
+        "names become the markup of the templates",
+        (*HOSTILE, "tests/documents/test_source.py::test_facts_stay_text"),
+    ),
+    Fault(
+        "report/html.py",
         "autoescape=True",
         "autoescape=False",
         "names become HTML",
         HOSTILE,
     ),
     Fault(
-        "documents/rendering.py",
+        "report/markdown.py",
         'text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")',
         "text",
         "names become HTML inside of Markdown",
         HOSTILE,
     ),
     Fault(
-        "documents/rendering.py",
+        "report/markdown.py",
         'text = _ESCAPED.sub(r"\\\\\\1", text)',
         "text = text",
         "names become Markdown",

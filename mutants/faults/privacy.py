@@ -1,4 +1,4 @@
-"""Faults of the mechanisms, tables, noise, beliefs and accounts."""
+"""Faults of the mechanisms, tables, beliefs and accounts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from mutants.fault import Fault
 
 TESTS = "tests/privacy"
 TABLES = (f"{TESTS}/test_tables.py",)
-SERVING = (f"{TESTS}/test_serving_tables.py",)
-DRAWS = (f"{TESTS}/test_serving_draws.py",)
-NOISE = (f"{TESTS}/test_noise.py",)
+DRAWS = "tests/service/test_draws.py"
 COMPOSITION = (f"{TESTS}/test_composition.py",)
 BELIEF = (f"{TESTS}/test_belief.py",)
 TRACKER = (f"{TESTS}/test_tracker.py",)
@@ -27,9 +25,9 @@ FAULTS = (
     ),
     Fault(
         "privacy/tables.py",
-        "columns = zip(*self.rows, self.zero, strict=True)",
+        "columns = zip(*self.rows, self.unlisted, strict=True)",
         "columns = zip(*self.rows, strict=True)",
-        "the zero row does not count in the worst ratio",
+        "unlisted segments do not count in the worst ratio",
         TABLES,
     ),
     Fault(
@@ -41,7 +39,7 @@ FAULTS = (
     ),
     Fault(
         "privacy/tables.py",
-        "return self.rows[segment] if segment >= 0 else self.zero",
+        "return self.rows[segment] if segment >= 0 else self.unlisted",
         "return self.rows[segment]",
         "an unlisted visitor gets the last segment's row",
         TABLES,
@@ -65,7 +63,7 @@ FAULTS = (
         "privacy/tables.py",
         "return -(-(power.denominator << _PRECISION) // (power.numerator - power.denominator))",
         "return (power.denominator << _PRECISION) // (2 * power.numerator - power.denominator)",
-        "the odds of the zero row are wrong",
+        "the odds of the neutral row are wrong",
         TABLES,
     ),
     Fault(
@@ -76,67 +74,11 @@ FAULTS = (
         TABLES,
     ),
     Fault(
-        "privacy/serving.py",
-        "piece_of = {risk: -(-SPACE * factor // total) for risk, factor in factors.items()}",
-        "piece_of = {risk: SPACE * factor // total for risk, factor in factors.items()}",
-        "pieces are rounded down, in the watcher's favour",
-        SERVING,
-    ),
-    Fault(
-        "privacy/serving.py",
-        "over = (piece + bonus) * bound.denominator > bound.numerator * piece",
-        "over = bonus * bound.denominator > bound.numerator * piece",
-        "the check of a table forgets the arm's own piece",
-        SERVING,
-    ),
-    Fault(
-        "privacy/serving.py",
-        "index = bisect_right(self.thresholds, point)",
-        "index = bisect_right(self.thresholds, point - 1)",
-        "every piece is one unit too long",
-        DRAWS,
-    ),
-    Fault(
-        "privacy/serving.py",
-        'return self.arm_at(int.from_bytes(entropy(8), "little"), greedy)',
-        'return self.arm_at(int.from_bytes(entropy(7), "little"), greedy)',
-        "a draw has 56 bits, so that late arms are never shown",
-        DRAWS,
-    ),
-    Fault(
-        "privacy/serving.py",
-        "return largest if risk >= largest else risk // step * step",
-        "return largest if risk >= largest else risk // step * step + step",
-        "a schedule leads its clock by one step",
-        SERVING,
-    ),
-    Fault(
-        "privacy/serving.py",
-        "padding = (SPACE,) * ((1 << steps) - 1 - len(self.pieces))",
-        "padding = ()",
+        "privacy/tables.py",
+        "return ends + [SPACE] * ((1 << steps) - 1 - len(ends))",
+        "return ends",
         "searches take a number of steps that depends on the outcome",
-        (f"{TESTS}/test_serving_timing.py::test_every_search_compares_equally_often",),
-    ),
-    Fault(
-        "privacy/noise.py",
-        "if size or not negative:",
-        "if True:",
-        "a noise of zero is drawn twice as often",
-        NOISE,
-    ),
-    Fault(
-        "privacy/noise.py",
-        "        if drawn < limit:\n            return drawn",
-        "        return drawn % limit",
-        "uniform integers have a modulo bias",
-        NOISE,
-    ),
-    Fault(
-        "privacy/noise.py",
-        "size = (rest + top * whole) // bottom",
-        "size = (rest + top * whole) // (2 * bottom)",
-        "the noise has half its scale",
-        NOISE,
+        (f"{DRAWS}::test_every_search_compares_equally_often",),
     ),
     Fault(
         "privacy/composition.py",
@@ -177,14 +119,14 @@ FAULTS = (
         "privacy/belief.py",
         "return np.asarray(rates if clicked else 1 - rates)",
         "return np.asarray(rates)",
-        "the watcher reads no click as a click",
+        "the tracker reads no click as a click",
         TRACKER,
     ),
     Fault(
         "privacy/belief.py",
         "return row if self.sees_output else np.ones_like(row)",
         "return row",
-        "a watcher that sees no output sees it",
+        "a tracker that sees no output sees it",
         TRACKER,
     ),
     Fault(
@@ -231,15 +173,15 @@ FAULTS = (
     ),
     Fault(
         "privacy/tables.py",
-        "rows = table.rows + (table.zero,) * (n_segments - then_segments)",
+        "rows = table.rows + (table.unlisted,) * (n_segments - then_segments)",
         "rows = table.rows + table.rows[:1] * (n_segments - then_segments)",
         "a segment that was added is served from another's row until the next table",
-        (f"{GROWING}::test_a_new_segment_gets_the_zero_row_until_the_next_table",),
+        (f"{GROWING}::test_a_new_segment_is_unlisted_until_the_next_table",),
     ),
     Fault(
         "privacy/tables.py",
-        "return Table(tuple(row + later_arms for row in rows), table.zero + later_arms)",
-        "return Table(tuple(later_arms + row for row in rows), later_arms + table.zero)",
+        "return Table(tuple(row + later_arms for row in rows), table.unlisted + later_arms)",
+        "return Table(tuple(later_arms + row for row in rows), later_arms + table.unlisted)",
         "arms that were added take the places of the first ones",
         (
             "tests/privacy/test_stored_table.py::"

@@ -10,7 +10,7 @@ CUSTOM = "tests/simulation/test_custom.py"
 REWARDS = "tests/simulation/test_rewards.py"
 RUN = f"{TESTS}/test_run.py"
 GITTINS = f"{TESTS}/test_gittins_index.py"
-COMPILER = "tests/test_kernel_compiler.py"
+COMPILE = "tests/test_compile.py"
 
 FAULTS = (
     Fault(
@@ -40,13 +40,6 @@ FAULTS = (
         "",
         "the ratio of binomial probabilities lacks a correction",
         (f"{SAMPLERS}::test_the_squeezes_of_the_binomial_change_no_decision",),
-    ),
-    Fault(
-        "simulation/kernels/lead.py",
-        "(1.0 - p) * miss * miss * under + p",
-        "p",
-        "the bound on a lost lead forgets the leader's failures",
-        (f"{TESTS}/test_lead.py::test_growth_is_an_upper_bound",),
     ),
     Fault(
         "simulation/kernels/gittins_table.py",
@@ -119,46 +112,18 @@ FAULTS = (
         (f"{CUSTOM}::test_a_learner_through_randomized_response_is_the_constant_strategy",),
     ),
     Fault(
-        "_kernel_compiler.py",
-        "        key = function, tuple(arguments), tuple(named.items())\n",
-        "        key = function, len(arguments), tuple(named.items())\n",
-        "an operator is compiled for the types of its first use",
-        (COMPILER,),
-    ),
-    Fault(
-        "_kernel_compiler.py",
-        "WholeCompiler.replaced | {typed.NativeLowering: _LowerPart}",
-        "WholeCompiler.replaced",
-        "machine code is made of every part of a kernel",
-        (f"{COMPILER}::test_machine_code_is_made_of_what_python_calls",),
-    ),
-    Fault(
-        "_kernel_compiler.py",
-        "tuple(types.unliteral(argument) for argument in arguments)",
-        "tuple(arguments)",
-        "a kernel is compiled again for a number that is known",
-        (f"{COMPILER}::test_a_known_number_is_no_reason_to_compile_again",),
-    ),
-    Fault(
-        "_kernel_compiler.py",
-        "    kernel.compile = one_at_a_time\n",
-        "",
-        "processes that start together all compile the same kernel",
-        (f"{COMPILER}::test_what_another_process_compiles_meanwhile_is_not_compiled_again",),
-    ),
-    Fault(
-        "_kernel_compiler.py",
-        "            return str(folder)\n",
-        '            return f"{folder}-{hash(self._py_file)}"\n',
-        "a second installation compiles every kernel again",
-        (f"{COMPILER}::test_a_second_installation_compiles_nothing",),
-    ),
-    Fault(
         "_compile.py",
         'sources |= {source, *(place.with_suffix(".py") for place in imported)}',
         "sources |= {source}",
         "a changed constant of another file is ignored by compiled kernels",
-        (f"{COMPILER}::test_constants_of_other_files_are_part_of_the_name",),
+        (f"{COMPILE}::test_the_name_of_the_folder_covers_constants_of_other_files",),
+    ),
+    Fault(
+        "_compile.py",
+        "            config.CACHE_DIR = before\n",
+        "            pass\n",
+        "the user's own compiled functions are kept among ours",
+        (f"{COMPILE}::test_the_users_own_functions_are_kept_where_they_were",),
     ),
     Fault(
         "simulation/results.py",

@@ -113,11 +113,4 @@ FAULTS = (
         "every page of a list is the first one",
         (f"{TESTS}/test_lists.py::test_pages_orders_and_filters_are_in_the_address",),
     ),
-    Fault(
-        "web/pages.py",
-        "while not self._ended.is_set() and self._quiet_in() > 0:",
-        "while False:",
-        "first visits wait for what is prepared for later ones",
-        (f"{TESTS}/test_preparation.py::test_nothing_is_done_while_somebody_looks",),
-    ),
 )

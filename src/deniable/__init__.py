@@ -1,6 +1,9 @@
 """Deniable: bandit experiments that keep every visitor's segment deniable, within a privacy budget.
 
-Names are imported on first use, so that `import deniable` is fast.
+The names here are those of everyday work. Formulas of the paper are in `deniable.theory`, mechanisms and
+beliefs in `deniable.privacy`, the firm's problem in `deniable.portfolio`, public data in
+`deniable.datasets`, and all errors in `deniable.errors`. Names are imported on first use, so that
+`import deniable` is fast.
 
 >>> import deniable
 >>> round(float(deniable.highest_belief(prior=0.2, risk=1)), 3)
@@ -12,114 +15,79 @@ from __future__ import annotations
 from importlib import import_module
 
 _HOME = {
-    "datasets": ("ExperimentData", "asos", "open_bandit", "synthetic_portfolio"),
-    "expectations.fit": ("FittedPrior", "fit_prior"),
-    "leak.report": ("Leak", "measure_leak"),
-    "planning.arm_plan": ("ArmPlan", "plan_arms"),
-    "planning.plan": ("Plan", "plan"),
-    "policies.benchmarks": ("GittinsPolicy", "PerfectPolicy", "RandomPolicy"),
-    "policies.custom": ("CustomPolicy", "Learner", "ThompsonSampling", "UpperConfidence"),
-    "policies.greedy": (
-        "ArmConstantPolicy",
-        "ArmDynamicPolicy",
-        "ConstantPolicy",
-        "DynamicPolicy",
-        "EpsilonGreedyPolicy",
+    "client.clients": ("Client",),
+    "errors": ("DeniableError",),
+    "expectations.fit": ("fit_prior",),
+    "leak.report": (
+        "Leak",
+        "measure_leak",
     ),
-    "policies.tables": (
-        "AcrossTimePolicy",
-        "BestPrivatePolicy",
-        "JointPolicy",
-        "PooledPolicy",
+    "masks.limit": ("design_groups",),
+    "masks.mask": ("Mask",),
+    "planning.arm_plan": ("plan_arms",),
+    "planning.plan": (
+        "Plan",
+        "plan",
     ),
-    "portfolio.allocation": ("Allocation", "Allocator", "allocate"),
-    "portfolio.layers": ("Layer", "LayerDesign", "design_layers"),
-    "portfolio.participation": ("RealizedRisk", "realized_risk", "sampled_risk"),
+    "portfolio.allocation": (
+        "Allocation",
+        "allocate",
+    ),
     "portfolio.problem": ("Portfolio",),
-    "portfolio.rolling_budget": ("RollingBudget",),
-    "portfolio.rules": (
-        "RuleOutcome",
-        "best_budgets",
-        "compare_rules",
-        "equal_split",
-        "zero_budgets",
-    ),
-    "portfolio.table": ("read_portfolio", "write_allocation"),
-    "portfolio.whatif": ("WhatIf", "budget_for_share", "what_if"),
+    "portfolio.table": ("read_portfolio",),
     "privacy.belief": (
-        "Tracker",
-        "belief_curve",
         "budget_for_belief",
         "highest_belief",
-        "lowest_belief",
     ),
-    "privacy.composition": ("BudgetAccount", "nano_down", "nano_up", "parallel", "sequential"),
-    "privacy.exploration": (
-        "dynamic_exploration",
-        "dynamic_risk",
-        "exhaustion_clock",
-        "exhaustion_times",
-        "expected_exhaustion_time",
-        "exploration_from_risk",
-        "risk_from_exploration",
-    ),
-    "privacy.mechanism": ("ArmSpecificResponse", "RandomizedResponse"),
-    "privacy.serving": ("ServingSchedule", "ServingTable", "arm_specific_table", "symmetric_table"),
     "simulation.environment": ("Environment",),
-    "simulation.kernels.gittins_table": ("gittins_index",),
     "simulation.results": ("SimulationResult",),
-    "simulation.run": ("Case", "simulate", "simulate_many"),
-    "simulation.scenario": ("read_scenario",),
-    "service.drafts": ("NewArm",),
-    "service.service": ("Deniable", "open"),
-    "storage.records": ("Arm", "Decision", "Experiment", "Firm"),
-    "strategies.arm_budgets": ("ArmConstantStrategy", "ArmDynamicStrategy"),
-    "strategies.constant": ("ConstantStrategy",),
-    "strategies.dynamic": ("DynamicStrategy",),
-    "strategies.gate": ("Gated", "gate"),
-    "strategies.joint": ("JointStrategy",),
-    "theory.arm_specific": (
-        "arm_specific_constant_regret",
-        "arm_specific_excess",
-        "arm_specific_excess_linear",
-        "arm_specific_per_round_regret",
-        "heterogeneity_gap",
+    "simulation.run": (
+        "Case",
+        "simulate",
+        "simulate_many",
     ),
-    "theory.best_budget": (
-        "best_constant_budget",
-        "best_dynamic_budget",
-        "constant_budget_for_regret",
-        "dynamic_budget_for_regret",
+    "strategies.arm_budgets": (
+        "ArmConstant",
+        "ArmDynamic",
     ),
-    "theory.elasticity": (
-        "constant_elasticity",
-        "constant_gain",
-        "dynamic_elasticity",
-        "dynamic_gain",
+    "strategies.benchmarks": (
+        "BestPrivate",
+        "EpsilonGreedy",
+        "Gittins",
+        "Perfect",
+        "Random",
     ),
-    "theory.regret": (
-        "RegretTerms",
-        "constant_regret",
-        "constant_regret_terms",
-        "dynamic_regret",
-        "dynamic_regret_terms",
-        "dynamic_regret_terms_any_segments",
-        "nonprivate_regret",
-        "per_round_regret",
+    "strategies.constant": ("Constant",),
+    "strategies.custom": (
+        "Custom",
+        "ThompsonSampling",
     ),
+    "strategies.dynamic": ("Dynamic",),
+    "strategies.joint": ("Joint",),
+    "strategies.joint_lp": ("best_table",),
+    "strategies.pooled": ("Pooled",),
 }
 """Module -> its public names."""
 
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_PACKAGES = ("datasets", "errors", "portfolio", "privacy", "theory")
 
 __all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF:
+    if name in _PACKAGES:
+        return import_module(f"deniable.{name}")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("deniable")
+    # `open` is not in __all__: `from deniable import *` must not hide the built-in function.
+    module = "service.service" if name == "open" else _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module 'deniable' has no attribute {name!r}")
     try:
-        value = getattr(import_module(f"deniable.{_MODULE_OF[name]}"), name)
+        value = getattr(import_module(f"deniable.{module}"), name)
     except ModuleNotFoundError as error:
         from deniable._extras import missing_extra
 

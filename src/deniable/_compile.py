@@ -1,20 +1,11 @@
 """How kernels are compiled, and where compiled code and slow results are cached.
 
-Compiled code is cached on disk and uses IEEE arithmetic. Kernels are written so that no divisor is
-ever 0, because a check would cost a branch in each inner loop.
+A kernel is a function that Numba compiles when it is first called, and keeps on disk. Arithmetic is
+IEEE's. Kernels are written so that no divisor is ever 0, because a check would cost a branch in each
+inner loop.
 
-The simulator's kernels never allocate: their Python callers pass them every array. Reference
-counting is therefore off for them (`compiled`), which makes compiling faster, and Numba rejects a
-kernel that allocates anyway. Other kernels may allocate (`compiled_with_arrays`).
-`_kernel_compiler.py` describes how compiling is made faster still.
-
-Without Numba (installed by the extra `simulate`) the simulator's kernels cannot be imported. The
-others run as plain Python, slowly, so that the strategies work without an extra.
-
-Numba's cache only checks a function's own file, and would keep using a caller that was compiled
-with an old version of a function or a constant from another file. The cache folder is therefore
-named after the contents of all files with kernels and of the modules that these import. It does not
-depend on where the package is, so that a second installation finds what the first one compiled.
+Without Numba (installed by the extra `simulate`) kernels run as plain Python. That is good enough for
+the tables of a few segments; the simulator asks for the extra instead.
 """
 
 from __future__ import annotations
@@ -22,12 +13,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable
-from functools import cached_property, lru_cache, update_wrapper
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from deniable._extras import is_installed, require
+from deniable._extras import is_installed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -38,67 +30,25 @@ if TYPE_CHECKING:
     def compiled(function: Function) -> Function:
         """The function itself, so that mypy checks the calls between kernels."""
 
-    def compiled_with_arrays(function: Function) -> Function:
-        """The function itself, so that mypy checks the calls between kernels."""
-
 else:
 
     def compiled(function: Function) -> Function:
         """The function, compiled by Numba when it is first called and cached on disk."""
-        require("numba", extra="simulate")
-        return _compiled(function, no_cfunc_wrapper=True, _nrt=False)
+        if not is_installed("numba"):
+            return function
+        from numba import config, njit
 
-    def compiled_with_arrays(function: Function) -> Function:
-        """Like `compiled`, for functions that make arrays; plain Python where there is no Numba."""
+        # Numba looks at this setting while it decorates. It belongs to the user's own functions too,
+        # so it is put back.
+        before, config.CACHE_DIR = config.CACHE_DIR, str(kernel_folder())
         # Without the GIL, because a publisher solves in a thread next to the one that decides.
-        return _compiled(function, nogil=True) if is_installed("numba") else function
-
-    def _compiled(function: Function, **options: bool) -> Function:
-        return update_wrapper(_Kernel(function, options), function)
-
-
-class _Kernel:
-    """A function that is compiled on its first call from Python, or as part of a calling kernel."""
-
-    def __init__(self, function: Callable[..., Any], options: dict[str, bool]) -> None:
-        self.py_func = function
-        self._options = options
-
-    def __call__(self, *arguments: object) -> object:
-        return self._whole(*arguments)
-
-    @cached_property
-    def _whole(self) -> Any:
-        from deniable._kernel_compiler import WholeCompiler, keep_in
-
-        made = self._dispatcher(WholeCompiler)
-        keep_in(kernel_folder() / Path(self.py_func.__code__.co_filename).parent.name, made)
-        return made
-
-    @cached_property
-    def _part(self) -> Any:
-        from deniable._kernel_compiler import PartCompiler
-
-        uncalled = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        return self._dispatcher(PartCompiler, **uncalled)
-
-    @property
-    def _numba_type_(self) -> object:
-        """The kernel's type as seen by calling kernels; Numba looks it up by this name."""
-        return self._part._numba_type_
-
-    def _dispatcher(self, compiler: type, **more: bool) -> Any:
-        from numba import njit
-
-        options: dict[str, Any] = {**self._options, **more, "pipeline_class": compiler}
-        return njit(self.py_func, error_model="numpy", **options)
-
-
-def as_python(function: Function, **replaced: object) -> Function:
-    """Return a kernel as plain Python, with some of its callees replaced, for tests."""
-    source = cast(Any, function).py_func
-    made = type(source)(source.__code__, {**source.__globals__, **replaced}, source.__name__)
-    return cast(Function, made)
+        options = {"error_model": "numpy", "nogil": True}
+        try:
+            return njit(function, cache=True, **options)
+        except RuntimeError:  # nowhere to write: every process compiles for itself
+            return njit(function, **options)
+        finally:
+            config.CACHE_DIR = before
 
 
 def is_cached(name: str) -> bool:
@@ -108,9 +58,14 @@ def is_cached(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def kernel_folder() -> Path:
-    """Return the folder of this version's compiled kernels."""
+    """Return the folder of this version's compiled kernels.
+
+    Numba's cache only checks a function's own file, and would keep using a caller that was compiled
+    with an old version of a function or a constant from another file. So the folder is named after
+    the contents of all files with kernels and of the modules that these import.
+    """
     here = Path(__file__)
-    sources = {here, here.with_name("_kernel_compiler.py")}
+    sources = {here}
     for source in here.parent.rglob("*.py"):
         text = source.read_text(encoding="utf-8")
         if "@compiled" in text:
@@ -125,7 +80,10 @@ def cache_folder() -> Path:
     if given:
         return Path(given)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "deniable"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "deniable"
+    except RuntimeError:  # no HOME, and a user without an entry, as in some containers
+        return Path(tempfile.gettempdir()) / f"deniable-{os.getuid()}"
 
 
 def hash_of_sources(files: Iterable[Path]) -> str:

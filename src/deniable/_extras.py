@@ -15,14 +15,12 @@ MODULES: dict[str, frozenset[str]] = {
     "charts": frozenset({"altair", "jinja2", "vl_convert"}),
     "simulate": frozenset({"numba", "polars", "scipy"}),
     "server": frozenset(
-        {"alembic", "altair", "argon2", "fastapi", "httptools", "jinja2", "multipart", "orjson"}
-        | {"polars", "prometheus_client", "scipy", "sqlalchemy", "starlette", "uvicorn", "uvloop"}
+        {"alembic", "altair", "argon2", "fastapi", "granian", "jinja2", "multipart", "orjson"}
+        | {"polars", "prometheus_client", "scipy", "sqlalchemy", "starlette", "uvloop"}
         | {"vl_convert"}
     ),
     "postgres": frozenset({"psycopg"}),
-    "cluster": frozenset({"dask", "distributed"}),
     "openfeature": frozenset({"openfeature"}),
-    "telemetry": frozenset({"opentelemetry"}),
 }
 """Extra -> the modules that it installs, the smallest extra first; named as in pyproject.toml."""
 

@@ -1,8 +1,10 @@
-"""Writes numbers as people read them: counts, shares, chances, budgets, spans of time."""
+"""Writes numbers as people read them: counts, shares, chances, budgets, lists, spans of time."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import SupportsFloat
 
 
 def whole(value: float) -> str:
@@ -30,6 +32,36 @@ def signed_percent(share: float) -> str:
     ('+12.3%', '−50.0%')
     """
     return ("+" if share >= 0 else "−") + percent(abs(share))
+
+
+def short_percent(share: SupportsFloat) -> str:
+    """A share with at most three digits.
+
+    >>> short_percent(0.1), short_percent(0.125), short_percent(0.01234)
+    ('10%', '12.5%', '1.23%')
+    """
+    return f"{100 * float(share):.3g}%"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "table"), counted(1200, "table")
+    ('1 table', '1,200 tables')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[object], most: int | None = None) -> str:
+    """Names in a sentence, at most as many as given.
+
+    >>> listed("a"), listed("abc"), listed("abcd", 2)
+    ('a', 'a, b and c', 'a, b and 2 more')
+    """
+    texts = [str(name) for name in names]
+    if most is not None and len(texts) > most:
+        return f"{', '.join(texts[:most])} and {len(texts) - most:,} more"
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
 
 
 def chance(probability: float) -> str:

@@ -11,6 +11,7 @@
     ├── MissingExtraError        (also an ImportError)  an optional dependency: module, extra
     ├── UnknownNameError         (also a LookupError)  nothing has this name: kind, name
     ├── WrongStateError          what an experiment's state, or a name in use, forbids
+    ├── MigrationNeededError     (also a WrongStateError)  the store's schema is older: stored, needed
     ├── ApprovalNeededError      (also a WrongStateError)  the firm asks for a second person
     ├── TooManyAttemptsError     too many wrong passwords: seconds to wait
     ├── OverloadedError          the queue is full: nothing was done, try again in a moment
@@ -19,6 +20,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from functools import partial
 
@@ -27,7 +29,34 @@ NANO = 1_000_000_000
 
 
 class DeniableError(Exception):
-    """Base class of all errors of this package."""
+    """Base class of all errors of this package.
+
+    >>> issubclass(InvalidArgumentError, DeniableError)
+    True
+    """
+
+
+def causes(error: BaseException) -> str:
+    """Return the kinds of an error and of what caused it, with their codes, for logs.
+
+    Codes are the SQLSTATE, SQLite's name of its error, or the name of the errno. Messages are left out,
+    because they may quote a visitor's request.
+
+    >>> causes(OSError(28, "No space left on device"))
+    'OSError ENOSPC'
+    """
+    kinds: list[str] = []
+    found: BaseException | None = error
+    while found is not None:
+        code = (
+            getattr(found, "sqlstate", None)
+            or getattr(found, "sqlite_errorname", None)
+            or errno.errorcode.get(getattr(found, "errno", None) or 0)
+        )
+        kind = type(found).__name__
+        kinds.append(f"{kind} {code}" if code else kind)
+        found = found.__cause__
+    return ", by ".join(dict.fromkeys(kinds))
 
 
 class InvalidArgumentError(DeniableError, ValueError):
@@ -148,6 +177,32 @@ class UnknownNameError(DeniableError, LookupError):
 
 class WrongStateError(DeniableError):
     """The current state forbids an action, such as starting twice or changing a promise."""
+
+
+class MigrationNeededError(WrongStateError):
+    """The store's schema is older than this version of Deniable.
+
+    Attributes:
+        stored: the store's revision.
+        needed: the revision that this version needs.
+
+    >>> raise MigrationNeededError("0001", "0002")
+    Traceback (most recent call last):
+    ...
+    deniable.errors.MigrationNeededError: the store is at revision 0001, this version of Deniable
+        needs 0002: back it up, then run `deniable migrate`
+    """
+
+    def __init__(self, stored: str, needed: str) -> None:
+        self.stored = stored
+        self.needed = needed
+        super().__init__(stored, needed)  # as given, so that the error can be pickled
+
+    def __str__(self) -> str:
+        return (
+            f"the store is at revision {self.stored}, this version of Deniable needs {self.needed}: "
+            "back it up, then run `deniable migrate`"
+        )
 
 
 class ApprovalNeededError(WrongStateError):

@@ -21,8 +21,8 @@ from deniable.analysis.small_cells import SMALLEST_CELL
 from deniable.errors import NANO
 from deniable.privacy.tables import dynamic_bonus
 from deniable.storage.records import Arm, PublishedTable
-from deniable.strategies.constant import ConstantStrategy
-from deniable.strategies.dynamic import DynamicStrategy
+from deniable.strategies.constant import Constant
+from deniable.strategies.dynamic import Dynamic
 
 NOW = datetime(2026, 1, 12, tzinfo=UTC)
 
@@ -52,13 +52,13 @@ def risks(found: Leaderboard) -> list[SegmentRisk]:
 def test_the_told_risk_is_that_of_the_theory(strategy: str, visitors: int) -> None:
     """What the table's row says, against the strategy's own formulas."""
     found = board_of([(visitors // 2,) * 2, (visitors,) * 2, (0, 0)], strategy=strategy, budget=2.0)
-    kind = ConstantStrategy if strategy == "constant" else DynamicStrategy
-    theory = kind(2, 2.0)
+    kind = Constant if strategy == "constant" else Dynamic
+    theory = kind(2.0)
     risk = risks(found)[0]
-    assert risk.risk == pytest.approx(float(theory.risk(visitors + 1)), abs=1e-6)
-    assert risk.random_share == pytest.approx(float(theory.exploration(visitors + 1)), abs=1e-6)
+    assert risk.risk == pytest.approx(float(theory.risk(visitors + 1, 2)), abs=1e-6)
+    assert risk.random_share == pytest.approx(float(theory.exploration(visitors + 1, 2)), abs=1e-6)
     assert risk.risk <= risk.cap
-    assert risk.binds_at == theory.binds_at
+    assert risk.binds_at == theory.binds_at(2)
 
 
 def test_the_moment_the_cap_binds() -> None:
@@ -94,7 +94,7 @@ def test_what_is_closed_tells_nothing() -> None:
     open_one = board_of(shows)
     assert random_share(open_one, published(open_one)) < 0.6
     assert random_share(open_one, None) == 1
-    for more in ({"status": "paused"}, {"exhausted": True}, {"budget": 0.0}):
+    for more in ({"status": "paused"}, {"budget": 0.0}):
         closed = board_of(shows, **more)
         assert random_share(closed, published(closed)) == 1
     unlisted = board_of([(0, 0), (0, 0), (900, 100)])

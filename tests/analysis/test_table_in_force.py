@@ -11,7 +11,7 @@ from tests.web.making import cells_of, experiment_of, table_of
 
 from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.segment_risk import segment_risks
-from deniable.analysis.table_in_force import table_in_force
+from deniable.analysis.table_in_force import grade_now, table_in_force
 from deniable.privacy.tables import decoded_table
 from deniable.storage.records import Experiment, PublishedTable
 
@@ -19,8 +19,8 @@ SHOWS = [(3000, 3000, 3000), (3000, 3000, 3000), (0, 0, 0)]
 CLICKS = [(900, 300, 300), (300, 900, 300), (0, 0, 0)]
 
 
-def made(**more: object) -> tuple[Experiment, PublishedTable]:
-    experiment = experiment_of(n_arms=3, strategy="joint", **more)  # type: ignore[arg-type]
+def made() -> tuple[Experiment, PublishedTable]:
+    experiment = experiment_of(n_arms=3, strategy="joint")
     return experiment, table_of(experiment, SHOWS, CLICKS)
 
 
@@ -28,7 +28,7 @@ def test_shared_and_tailored_parts_add_up() -> None:
     experiment, published = made()
     shown = table_in_force(experiment, published, None)
     table = decoded_table(published.rows, 3)
-    for (name, chances), row in zip(shown.rows, (*table.rows, table.zero), strict=True):
+    for (name, chances), row in zip(shown.rows, (*table.rows, table.unlisted), strict=True):
         assert name
         assert [chance for chance, _ in chances] == [entry / 2**64 for entry in row]
         assert all(shared <= chance for chance, shared in chances)
@@ -49,14 +49,11 @@ def test_it_says_when_and_why() -> None:
     assert table_in_force(experiment, published, fewer).why == "because an arm was added"
 
 
-def test_across_time_it_says_which_phase_it_is_in() -> None:
-    experiment, published = made(across_time=True)
-    lottery = table_in_force(experiment, published, None)
-    assert (lottery.lottery, lottery.settled) == (True, False)
-    assert lottery.shared == pytest.approx(1)
-    settled = replace(published, counts=json.dumps({"floors": [1, 2, 3]}).encode())
-    after = table_in_force(experiment, settled, None)
-    assert (after.lottery, after.settled) == (False, True)
+def test_the_grade_is_weaker_once_the_arms_have_changed() -> None:
+    constant = experiment_of(n_arms=3, strategy="constant")
+    assert grade_now(constant) == "across time"
+    assert grade_now(replace(constant, version=2)) == "given the time"
+    assert grade_now(made()[0]) == "given the time"
 
 
 def test_the_risk_of_a_row_is_its_widest_ratio_and_never_above_the_cap() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deniable.audit import evidence, live
-from deniable.audit.live_power import cell_limits
+from deniable.audit import evidence
 
 LEVEL = 1e-12
 
@@ -14,4 +13,3 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Audits accuse at this level only. A planted fault must be found at it, too."""
     for name in ("DRAWS_ALPHA", "LOTTERY_ALPHA", "COUNTS_ALPHA"):
         monkeypatch.setattr(evidence, name, LEVEL)
-    monkeypatch.setattr(live, "cell_limits", lambda counts, _alpha: cell_limits(counts, LEVEL))

@@ -25,7 +25,7 @@ from deniable.audit.evidence import (
 )
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.audit.report import audit
-from deniable.audit.watchers import proven_risk
+from deniable.audit.trackers import proven_risk
 from deniable.privacy.exact import SPACE
 
 FIRST = ((10, 10, 10), (10, 10, 10))

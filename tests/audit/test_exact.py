@@ -19,7 +19,7 @@ from deniable.privacy.tables import Band, Row, Table, band
 from deniable.storage.promises import Promise as ChainedPromise
 from deniable.storage.records import Metric
 from deniable.strategies import STRATEGIES
-from deniable.strategies.constant import ConstantStrategy
+from deniable.strategies.constant import Constant
 from deniable.strategies.rules import Grade
 
 
@@ -61,7 +61,7 @@ def test_ratios_are_the_worst_over_all_tables_and_segments(strategy: str) -> Non
     assert proof.n_tables == len(promised.tables)
     for arm, found in enumerate(proof.arms):
         columns = [
-            [row[arm] for row in (*published.table.rows, published.table.zero)]
+            [row[arm] for row in (*published.table.rows, published.table.unlisted)]
             for published in promised.tables
         ]
         every = [entry for column in columns for entry in column]
@@ -88,7 +88,7 @@ def test_arm_specific_tables_keep_each_arms_own_budget() -> None:
 
 
 def test_an_unlisted_visitor_served_uniformly_would_break_budgets_by_arm() -> None:
-    """The zero row is in the table: were it uniform, the exact check would say so."""
+    """The neutral row is in the table: were it uniform, the exact check would say so."""
 
     def uniform(table: Table) -> Table:
         third = 2**64 // 3
@@ -109,7 +109,9 @@ def test_a_table_with_a_little_too_much_is_caught() -> None:
     last = promised.tables[-1]
     row = last.table.rows[0]
     most = row.index(max(row))
-    faulty = Table((moved(row, (most + 1) % 3, most, 2**20), *last.table.rows[1:]), last.table.zero)
+    faulty = Table(
+        (moved(row, (most + 1) % 3, most, 2**20), *last.table.rows[1:]), last.table.unlisted
+    )
     tables = (*promised.tables[:-1], replace(last, table=faulty))
     proof = exact_proof(replace(promised, tables=tables))[0]
     assert not proof.holds
@@ -120,11 +122,11 @@ def test_a_table_with_a_little_too_much_is_caught() -> None:
 
 
 def test_an_entry_outside_of_the_band_is_caught_though_its_table_alone_is_sound() -> None:
-    """All rows moved together: no segment differs, but a watcher that knows the time would learn."""
+    """All rows moved together: no segment differs, but a tracker that knows the time would learn."""
     promised = promise(1.0, strategy="constant")
     fixed = band(promised.budgets_nano)
     amount = fixed.floors[0] // 2
-    row = moved(fixed.zero, 0, 1, fixed.zero[0] - fixed.floors[0] + amount)
+    row = moved(fixed.neutral, 0, 1, fixed.neutral[0] - fixed.floors[0] + amount)
     nothing = ((0, 0, 0),) * 2
     tables = (
         AuditedTable(1, 1, promised.first_table(1), nothing, nothing),
@@ -209,7 +211,7 @@ def test_promises_that_make_no_sense_are_refused(bad: dict[str, object]) -> None
         Promise(**{**good, **bad})  # type: ignore[arg-type]
 
 
-class GivenTheTime(ConstantStrategy):
+class GivenTheTime(Constant):
     """A strategy whose tables keep the budget each, not together, and may be anything else."""
 
     name: ClassVar[str] = "given"
@@ -243,21 +245,24 @@ def test_given_the_time_each_table_counts_alone(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_arms_of_each_version_follow_from_the_chain() -> None:
-    """An arm is on until the version of its entry; off without one, it never was in a scratch copy."""
+    """An arm is on until the version of its entry."""
     told = ChainedPromise(
         key="e",
-        arms=(("x", None, True), ("y", 5 * 10**8, False), ("z", None, False), ("w", None, True)),
+        arms=(("x", None, True), ("y", 5 * 10**8, True), ("z", None, False), ("w", None, True)),
         segments=("a", "b"),
         strategy="constant",
         budget_nano=10**9,
-        trace_nano=None,
         layer=None,
         holdout=0,
         default_arm="x",
         attribution_seconds=None,
         metrics=(Metric(),),
+        planned_visitors=None,
+        weights=(1, 1),
         version=3,
     )
-    assert Promise.chained(told, {"z": 3}, ()).versions == {1: (0, 2, 3), 2: (0, 2, 3), 3: (0, 3)}
-    assert Promise.chained(told, {"y": 2, "z": 3}, ()).versions[1] == (0, 1, 2, 3)
+    everything = (0, 1, 2, 3)
+    found = Promise.chained(told, {"z": 3}, ())
+    assert found.versions == {1: everything, 2: everything, 3: (0, 1, 3)}
+    assert Promise.chained(told, {"y": 2, "z": 3}, ()).versions[2] == (0, 2, 3)
     assert Promise.chained(told, {}, ()).budgets_nano == (10**9, 5 * 10**8, 10**9, 10**9)

@@ -44,7 +44,7 @@ class Chain:
     ) -> None:
         nano = nats * NAT
         if not any(e.kind == "create" and e.experiment_id == who for e in self.entries):
-            self.add("create", at, who, budget_nano=nano, trace_nano=None)
+            self.add("create", at, who, budget_nano=nano)
         slots = None if layer is None else slots_of(*places)
         self.add("start", at, who, nano, layer=layer, slots=slots)
 
@@ -154,7 +154,7 @@ def chain() -> Chain:
 def test_a_window_that_is_full_is_kept_and_one_more_nano_is_not(chain: Chain) -> None:
     chain.start(b"b" * 16, 1_002 * DAY, 1)
     assert [peak.kept for peak in chain.account().peaks] == [True]
-    chain.add("create", 1_003 * DAY, b"c" * 16, budget_nano=1, trace_nano=None)
+    chain.add("create", 1_003 * DAY, b"c" * 16, budget_nano=1)
     chain.add("start", 1_003 * DAY, b"c" * 16, 1, layer=None, slots=None)
     found = chain.account()
     assert [peak.kept for peak in found.peaks] == [False]
@@ -223,42 +223,38 @@ def test_one_experiment_in_its_window(chain: Chain) -> None:
     assert within(found, b"x" * 16) is None
 
 
-def _published(number: int, first: int, *, late: bool) -> tuple[Table, PromisedTable]:
+def _published(number: int, first: int, strategy: str) -> tuple[Table, PromisedTable]:
     """A table whose rows all show the first of two arms with `first` / 8."""
     row = (first * 2**61, (8 - first) * 2**61)
     table = Table((row, row), row)
     ratios = tuple(str(ratio) for ratio in table.worst_ratios())
-    return table, PromisedTable(
-        number, 1, table.digest(), "", 0, ratios, "joint", 0, late_band=late
-    )
+    return table, PromisedTable(number, 1, table.digest(), "", 0, ratios, strategy, 0, 0)
 
 
-def test_tables_in_a_band_that_was_fixed_late_are_checked_together() -> None:
+@pytest.mark.parametrize("strategy", ["constant", "joint"])
+def test_tables_in_one_band_are_checked_together(strategy: str) -> None:
     promise = Promise(
         key="e",
         arms=(("a", None, True), ("b", None, True)),
         segments=("s", "t"),
-        strategy="joint",
+        strategy=strategy,
         budget_nano=10**9,
-        trace_nano=None,
         layer=None,
         holdout=0,
         default_arm="a",
         attribution_seconds=None,
         metrics=(Metric(),),
-        across_time=True,
+        planned_visitors=None,
+        weights=(1, 1),
     )
 
-    def problems(*tables: tuple[int, bool]) -> list[str]:
+    def problems(*firsts: int) -> list[str]:
         tally = TableTally(promise)
-        for number, (first, late) in enumerate(tables, start=1):
-            tally.add(*_published(number, first, late=late))
+        for number, first in enumerate(firsts, start=1):
+            tally.add(*_published(number, first, strategy))
         tally.finish()
         return tally.problems
 
-    assert problems((1, False), (4, True), (3, True)) == [], "the first came before the switch"
-    assert problems((1, False), (7, False)) == [], "given the time, each is alone"
-    assert problems((3, True), (4, True), (7, True)) == [
-        "the tables of version 1 together: arm 2 exceeds its budget of 1"
-    ]
-    assert problems((3, True), (3, False)) == ["table 2 has left the band of those before it"]
+    assert problems(3, 4) == []
+    apart = ["the tables of version 1 together: arm 2 exceeds its budget of 1"]
+    assert problems(3, 4, 7) == ([] if strategy == "joint" else apart)  # each alone keeps it

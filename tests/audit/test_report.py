@@ -107,7 +107,7 @@ def test_a_table_above_the_budget_is_caught_by_its_fractions() -> None:
     def tamper(table: Table) -> Table:
         row = table.rows[0]
         most = row.index(max(row))
-        return Table((moved(row, (most + 1) % 3, most, 2**20), *table.rows[1:]), table.zero)
+        return Table((moved(row, (most + 1) % 3, most, 2**20), *table.rows[1:]), table.unlisted)
 
     sound = Bandit(promise(1.0, strategy="constant"))
     frame = sound.run(2_000)
@@ -173,7 +173,7 @@ def test_unlisted_visitors_are_served_the_zero_row(promised: Promise) -> None:
 
 
 def test_non_members_served_their_segments_row_are_caught() -> None:
-    """Recorded as held out, drawn as members: the zero row is what the log asks for."""
+    """Recorded as held out, drawn as members: the neutral row is what the log asks for."""
     bandit = Bandit(promise(3.0, strategy="constant"))
     frame = bandit.run(20_000).with_columns(role=(pl.int_range(pl.len()) % 2).cast(pl.Int64))
     found = audit(bandit.promise, DecisionLog.from_frame(frame, bandit.promise))

@@ -12,7 +12,7 @@ from scipy.stats import beta
 from tests.audit.bandit import Bandit, promise
 
 from deniable.audit.checks import belief_checks, draw_checks, evidence_checks, proven_check
-from deniable.audit.decisions import DecisionLog
+from deniable.audit.decisions import NEUTRAL, UNLISTED, DecisionLog
 from deniable.audit.draws import DrawTest, RowTests
 from deniable.audit.evidence import (
     ALPHA,
@@ -23,7 +23,7 @@ from deniable.audit.evidence import (
     Power,
 )
 from deniable.audit.exact import ArmProof, exact_proof
-from deniable.audit.watchers import Belief, Beliefs, ProvenRisk, proven_risk
+from deniable.audit.trackers import Belief, Beliefs, ProvenRisk, proven_risk
 from deniable.privacy.exact import exp_floor
 
 ABOVE, BELOW = 1 + 1e-9, 1 - 1e-9
@@ -135,4 +135,4 @@ def test_only_members_are_compared_with_their_segments_row() -> None:
         version=ones,
         reward=-ones,
     )
-    assert log.row.tolist() == [0, 1, -1, -1]
+    assert log.row.tolist() == [0, 1, NEUTRAL, UNLISTED]

@@ -11,12 +11,7 @@ import deniable
 from deniable.charts.audit import audit_chart
 from deniable.charts.planning import PANELS, plan_data
 from deniable.charts.save import save_chart
-from deniable.charts.strategies import (
-    arm_plan_chart,
-    belief_bounds,
-    elasticity_panels,
-    strategy_panels,
-)
+from deniable.charts.strategies import arm_plan_chart, belief_bounds
 from deniable.charts.theme import themed
 from deniable.errors import InvalidArgumentError
 from deniable.strategies import STRATEGIES
@@ -45,27 +40,6 @@ def test_belief_figure_marks_the_papers_points() -> None:
     assert points == {"20% → 20.8%", "20% → 40.5%"}
 
 
-def test_constant_panels_are_flat_and_dynamic_ones_end_at_the_cap() -> None:
-    flat = [r for r in records(strategy_panels("constant")) if r.get("budget") == "3"]
-    assert {round(r["exploration"], 6) for r in flat} == {0.094852}
-    assert {round(r["exploitation"], 6) for r in flat} == {0.905148}
-    rising = [r for r in records(strategy_panels("dynamic")) if r.get("budget") == "3"]
-    assert rising[0]["risk"] == 0
-    assert rising[-1]["risk"] == 3
-    assert {r["risk"] < 3 for r in rising if r["clock"] < 23_599} == {True}
-    assert {r["risk"] == 3 for r in rising if r["clock"] >= 23_599} == {True}
-
-
-def test_elasticity_points_stand_at_the_best_budgets() -> None:
-    constant = records(elasticity_panels("constant", arms=[2], horizons=[10_000]))
-    marks = [r for r in constant if r.get("panel") == "2 arms"][-1]
-    assert marks["budget"] == pytest.approx(1.968181, abs=5e-7)
-    assert marks["elasticity"] == pytest.approx(0, abs=1e-12)
-    dynamic = records(elasticity_panels("dynamic", arms=[5], horizons=[1_000_000]))
-    assert all(r["elasticity"] <= 0 for r in dynamic if "panel" in r)
-    assert max(r["budget"] for r in dynamic if "panel" in r) == pytest.approx(4.769489, abs=5e-7)
-
-
 def test_plan_figure_shows_the_chosen_budget_and_the_best_ones() -> None:
     plan = deniable.plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
     data = plan.chart().to_dict()["datasets"]
@@ -76,7 +50,7 @@ def test_plan_figure_shows_the_chosen_budget_and_the_best_ones() -> None:
     curve = [row for row in data["regret"] if row["strategy"] == "constant"]
     at = min(curve, key=lambda row: abs(row["budget"] - 1))
     assert at["regret"] == pytest.approx(
-        float(deniable.constant_regret(2, 10_000, at["budget"])), rel=1e-4
+        float(deniable.theory.constant_regret(2, 10_000, at["budget"])), rel=1e-4
     )
 
 
@@ -120,7 +94,10 @@ def test_unknown_ending_is_refused_before_anything_is_written(tmp_path: Path) ->
 
 def test_belief_curves_are_both_bounds() -> None:
     curves = [r for r in records(belief_bounds()) if r.get("budget") == "1" and "bound" in r]
-    for side, formula in (("low", deniable.lowest_belief), ("high", deniable.highest_belief)):
+    for side, formula in (
+        ("low", deniable.privacy.lowest_belief),
+        ("high", deniable.highest_belief),
+    ):
         drawn = {r["prior"]: r["belief"] for r in curves if r["bound"] == side}
         assert len(drawn) == 201
         assert drawn[0.5] == pytest.approx(float(formula(0.5, 1)), abs=1e-12)

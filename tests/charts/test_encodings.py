@@ -19,15 +19,13 @@ from deniable.charts.planning import PANELS, plan_data
 from deniable.charts.results import rates_with_bands
 from deniable.charts.simulation import clicks_chart, regret_chart
 from deniable.charts.strategies import arm_plan_chart
-from deniable.charts.studies import firm_clicks, total_clicks
 from deniable.planning.plan import plan
-from deniable.policies.greedy import ConstantPolicy, DynamicPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.results import SimulationResult
-from deniable.studies.groups import group_chart
-from deniable.studies.tracker import belief_ranges
+from deniable.strategies.constant import Constant
+from deniable.strategies.dynamic import Dynamic
 
-POLICIES = (ConstantPolicy(1), DynamicPolicy(1))
+POLICIES = (Constant(1), Dynamic(1))
 ENVIRONMENT = Environment([[0.1, 0.2], [0.2, 0.1]], 100)
 
 
@@ -60,32 +58,6 @@ def result() -> SimulationResult:
         ]
     )
     return cast(SimulationResult, SimpleNamespace(summary=lambda _what: table))
-
-
-def clicked() -> pl.DataFrame:
-    rows = [("constant", 1.0), ("dynamic", 1.0), ("random", None), ("perfect", None)]
-    names = ("policy", "budget", "mean", "low", "high", "arms")
-    return pl.DataFrame([(*row, 2.0, 1.0, 3.0, "2 arms") for row in rows], names, orient="row")
-
-
-def firms() -> pl.DataFrame:
-    names = ("rule", "regime", "firm_budget", "median", "q25", "q75")
-    rules = ("regret-based", "equal split")
-    return pl.DataFrame(
-        [(rule, "flexible", 1.0, 2.0, 1.0, 3.0) for rule in rules], names, orient="row"
-    )
-
-
-def groups() -> Any:
-    bounds = pl.DataFrame({"group_size": [1], "firm_budget": [1.0], "regret_bound": [2.0]})
-    clicks = pl.DataFrame({"group_size": [1], "median": [2.0], "q25": [1.0], "q75": [3.0]})
-    return group_chart(bounds, clicks)
-
-
-def believed() -> Any:
-    row = {"budget": 1.0, "strategy": "dynamic", "channel": "arm", "q01": 0.1, "q99": 0.4}
-    row |= {"bound_low": 0.1, "bound_high": 0.5, "members_mean": 0.3, "others_mean": 0.2}
-    return belief_ranges(pl.DataFrame([row]))
 
 
 FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
@@ -135,22 +107,6 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
             "line x=prior y=belief",
             "line color=budget detail=bound order=prior strokeDash=budget x=prior y=belief",
             "point x=prior y=belief",
-        ],
-    ),
-    "a strategy over time": (
-        lambda: strategies.strategy_panels("dynamic", horizon=100),
-        [
-            "line color=budget strokeDash=budget x=clock y=risk",
-            "line color=budget strokeDash=budget x=clock y=exploration",
-            "line color=budget strokeDash=budget x=clock y=exploitation",
-        ],
-    ),
-    "elasticities": (
-        lambda: strategies.elasticity_panels("constant", arms=[2], horizons=[10_000]),
-        [
-            "rule y=y",
-            "line color=visitors strokeDash=visitors x=budget y=elasticity",
-            "point x=budget y=elasticity",
         ],
     ),
     "budgets by arm": (
@@ -205,33 +161,6 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: regret_chart(result(), ENVIRONMENT, POLICIES),
         ["line color=policy x=visitors y=mean", "line color=policy x=visitors y=bound"],
     ),
-    "clicks of a study": (
-        lambda: total_clicks(clicked(), [1.0], columns="arms"),
-        [
-            "rule y=mean",
-            "line color=policy x=x y=mean",
-            "rule color=policy x=x y=low y2=high",
-            "point color=policy shape=policy x=x y=mean",
-        ],
-    ),
-    "clicks of a firm": (
-        lambda: firm_clicks(firms(), 3.0, 4.0),
-        [
-            "rule y=y",
-            "rule y=y",
-            "rule y=y",
-            "rule color=rule x=x y=q25 y2=q75",
-            "point color=rule shape=regime x=x y=median",
-        ],
-    ),
-    "groups": (
-        groups,
-        [
-            "line color=group_size strokeDash=group_size x=firm_budget y=regret_bound",
-            "rule x=group_size y=q25 y2=q75",
-            "point x=group_size y=median",
-        ],
-    ),
     "leaks": (
         lambda: leak.ratio_chart([("a", 2.0, 1.5, 3.0)]),
         ["rule x=low x2=high y=name", "point x=value y=name"],
@@ -250,14 +179,6 @@ FIGURES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["line x=firm_budget y=regret", "point x=firm_budget y=regret"],
     ),
     "rules": (portfolio.rules_panel, ["bar color=rule x=regret y=rule"]),
-    "beliefs of a tracker": (
-        believed,
-        [
-            "rule color=strategy x=x y=q01 y2=q99",
-            "rule x=left x2=right y=y",
-            "point color=strategy shape=who x=x y=mean",
-        ],
-    ),
 }
 
 

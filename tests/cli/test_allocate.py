@@ -14,8 +14,15 @@ import pytest
 from tests.patience import PATIENCE
 
 from deniable.cli import main
+from deniable.portfolio.allocation import allocate
+from deniable.portfolio.table import read_portfolio
 
 CSV = "id,arms,visitors\nA,2,1000\nB,2,10000\n"
+KNOWN_RATES = """id,arms,visitors,base_rate,lift,heterogeneity,shares,value
+home,20,800000,0.05,0.1,,,
+search,12,500000,0.12,0.1,0.2,0.5/0.3/0.2,
+cart,3,200000,0.3,,,,4
+"""
 
 
 @pytest.fixture
@@ -187,3 +194,21 @@ def test_the_guide_s_commands_run_on_the_guide_s_table(
     monkeypatch.chdir(tmp_path)
     assert main(shlex.split(line)) == 0, capsys.readouterr().err
     assert "Certificate" in capsys.readouterr().out
+
+
+def test_it_is_judged_by_what_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    firm = str(tmp_path / "firm.csv")
+    Path(firm).write_text(KNOWN_RATES)
+    assert main(["allocate", firm, "--firm-budget", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = allocate(read_portfolio(firm), 2)
+    assert told["objective"] == "expected"
+    assert told["total_regret"] == found.total_regret
+    assert main(["allocate", firm, "--firm-budget", "2"]) == 0
+    words = capsys.readouterr().out
+    assert "judged by the expected loss" in words
+    assert re.search(r"2 experiments\s+name no segments", words)
+    assert main(["allocate", firm, "--firm-budget", "2", "--objective", "bound"]) == 0
+    assert "judged by the regret bound" in capsys.readouterr().out
+    assert main(["allocate", firm, "--firm-budget", "2", "--objective", "clicks"]) == 2
+    assert "objective='clicks'" in capsys.readouterr().err

@@ -141,7 +141,7 @@ def test_the_firm_is_kept(url: str, call: Call) -> None:
         ("every experiment's promise", "UPDATE experiments SET status = 'stopped'"),
         ("every experiment's promise", "UPDATE tables SET decisions = 5 WHERE number = 1"),
         ("every experiment's promise", "UPDATE answers SET hour = hour - 24"),
-        ("every experiment's promise", "INSERT INTO tombstones SELECT id, id FROM experiments"),
+        ("every experiment's promise", "INSERT INTO tombstones SELECT id, id, 1 FROM experiments"),
     ],
 )
 def test_a_store_changed_by_hand_is_status_one(

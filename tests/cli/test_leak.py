@@ -111,7 +111,7 @@ def test_the_report_stands_alone(tmp_path: Path, joined: bool) -> None:
     assert "@import" not in html
     assert not re.search(r"url\((?!#)", html)
     words = " ".join(" ".join(page.text).split())
-    assert f"What {log.name} tells a watcher" in words
+    assert f"What {log.name} tells a tracker" in words
     assert ("All experiments of a visitor together" in words) == joined
     assert "nan" not in words.lower().split()
 

@@ -72,23 +72,6 @@ def test_arm_budgets(capsys: pytest.CaptureFixture[str]) -> None:
     assert "69.5%" in out
 
 
-def test_a_trace_budget(capsys: pytest.CaptureFixture[str]) -> None:
-    options = "plan --arms 2 --visitors 2e4 --segments 2 --budget 1 --trace-budget .5 --rate .2"
-    assert main(options.split()) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "e^(1 + 0.5) = e^1.5" in out
-    assert "commits 1.5 nats" in out
-    assert "base click rate 0.2, rates of the arms 10% apart" in out
-    assert main([*options.split(), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["trace"]["total"] == 1.5
-    assert [cost["strategy"] for cost in told["trace_costs"]] == [
-        "constant",
-        "dynamic",
-        "joint",
-    ]
-
-
 @pytest.mark.parametrize(
     ("ending", "start"),
     [("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF"), ("html", b"<!DOCTYPE html>")],
@@ -126,10 +109,6 @@ def test_draws_every_format(tmp_path: Path, ending: str, start: bytes) -> None:
         ("plan --arms 2 --visitors 100 --shares .5,.4", "shares=[0.5, 0.4]"),
         ("plan --arms 2 --visitors 100 --segments 3 --shares .5,.5", "shares=[0.5, 0.5]"),
         ("plan --visitors 100 --arm-budgets 1,2 --shares .5,.5", "shares='.5,.5'"),
-        ("plan --arms 2 --visitors 100 --trace-budget 0", "trace_budget=0.0"),
-        ("plan --arms 2 --visitors 100 --trace-budget nan", "trace_budget=nan"),
-        ("plan --arms 2 --visitors 100 --trace-budget 1 --rate 0", "rate=0"),
-        ("plan --arms 2 --visitors 100 --trace-budget 1 --lift -1", "lift=-1"),
         ("plan --arms 2 --visitors 100 --base-rate 0", "base_rate=0"),
         ("plan --arms 2 --visitors 100 --base-rate 1.5", "base_rate=1.5"),
         ("plan --arms 2 --visitors 100 --lift .1", "lift=0.1"),
@@ -139,7 +118,6 @@ def test_draws_every_format(tmp_path: Path, ending: str, start: bytes) -> None:
         ("plan --arms 2 --visitors 100 --base-rate .1 --lift 0", "lift=0"),
         ("plan --arms 2 --visitors 100 --base-rate .1 --per-day 0", "per_day='0'"),
         ("plan --visitors 100 --arm-budgets 1,2 --base-rate .1", "base_rate=0.1"),
-        ("plan --visitors 100 --arm-budgets 1,2 --trace-budget 1", "trace_budget=1.0"),
         ("plan --colour", "--colour"),
         ("nonsense", "nonsense"),
     ],

@@ -19,7 +19,6 @@ from deniable.web.planner_setting import Setting, toml
         Setting(arms=3, arm_budgets=(0.5, 1, 2)),
         Setting(arms=3, arm_budgets=(0.5, 1, 2), max_belief=50),
         Setting(max_belief=40),
-        Setting(visitors=1000, budget=1, trace_budget=0.5),
         Setting(base_rate=2, lift=10, heterogeneity=25, per_day=5000),
     ],
 )
@@ -39,8 +38,6 @@ def test_a_saved_plan_is_read_back(
         assert found["n_arms"] == setting.arms
     if setting.budget:
         assert found["budget"] == setting.budget
-    if setting.trace_budget:
-        assert found["trace"]["trace_budget"] == setting.trace_budget
     if setting.max_belief and not setting.arm_budgets:
         allowed = setting.max_belief / 100
         assert 0.99 * allowed < found["recommendation"]["belief"] <= allowed

@@ -116,7 +116,7 @@ def test_mistakes_are_one_line(
 
 
 def test_rivals_late_rewards_and_values(capsys: pytest.CaptureFixture[str]) -> None:
-    names = "thompson,thompson-response,thompson-gate,ucb,ucb-response,ucb-gate,constant"
+    names = "thompson,thompson-response,ucb,ucb-response,constant"
     few = ["simulate", "--rates", ".5,.2", "--visitors", "300", "--repetitions", "2"]
     few += ["--workers", "1", "--policies", names, "--common-random-numbers"]
     assert main([*few, "--delay", "5", "--values", ".25", "--json"]) == 0
@@ -125,10 +125,8 @@ def test_rivals_late_rewards_and_values(capsys: pytest.CaptureFixture[str]) -> N
     assert list(rows) == [
         "thompson",
         "thompson-response(1)",
-        "thompson-gate(1)",
         "ucb",
         "ucb-response(1)",
-        "ucb-gate(1)",
         "constant(1)",
     ]
     for row in rows.values():

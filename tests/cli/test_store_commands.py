@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.cli.calling import failed, new_store, ok
 from deniable.audit.report import Audit
 from deniable.cli import main
 from deniable.service.service import open as open_service
+from deniable.storage import connect as connecting
 from deniable.storage.commitments import current_actor
 from deniable.storage.schema import decisions
 
@@ -52,7 +55,7 @@ def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "version 2" in ok(capsys, "experiment", "switch-off", "checkout", "bold")
     listed_more = ok(capsys, "experiment", "add-segment", "checkout", "c")
     assert "version 2" in listed_more
-    assert "zero row until the next table" in listed_more
+    assert "unlisted until the next table" in listed_more
     added = ok(capsys, "experiment", "add-arm", "checkout", "red")
     assert "version 3" in added
     assert "given the time" in added
@@ -70,8 +73,9 @@ def test_a_whole_life(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     shown = ok(capsys, "ledger", "show")
     assert all(kind in shown for kind in ("switch_off", "add_segment", "add_arm"))
     ok(capsys, "export", "checkout", str(tmp_path / "log.parquet"))
-    ok(capsys, "export", "checkout", str(tmp_path / "log.vw"), "--shape", "vowpal-wabbit")
-    assert len((tmp_path / "log.vw").read_text().splitlines()) == 20
+    ok(capsys, "export", "checkout", str(tmp_path / "log.csv"), "--shape", "open-bandit")
+    assert len((tmp_path / "log.csv").read_text().splitlines()) == 21
+    assert "one of" in failed(capsys, "export", "checkout", "log.csv", "--shape", "other")
     before = json.loads(ok(capsys, "status", "--json"))["firm"]
     assert "2 decisions forgotten" in ok(capsys, "erase", "v0", "v1")
     assert json.loads(ok(capsys, "status", "--json"))["firm"] == before  # it costs nothing
@@ -89,15 +93,19 @@ def test_raising_the_budget_needs_a_reason(store: str, capsys: pytest.CaptureFix
     assert "a second team" in ok(capsys, "ledger", "show")
 
 
-def test_layers_holdouts_metrics_and_trace_budgets(
-    store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_layers_holdouts_and_metrics(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     ok(capsys, "init", "--budget", "3")
     arms = ("--arm", "x", "--arm", "y", "--segment", "s", "--budget", "1", "--layer", "page")
-    more = ("--holdout", ".1", "--trace-budget", ".5", "--metric", "click", "--metric", "spent=50")
+    more = ("--holdout", ".1", "--metric", "click", "--metric", "spent=50")
     less = ("--metric", "seconds=30:less", "--metric", "refund:less")
     made = json.loads(ok(capsys, "experiment", "create", "a", *arms, *more, *less, "--json"))
-    assert (made["layer"], made["holdout"], made["trace_nano"]) == ("page", 100, 5 * 10**8)
+    assert (made["layer"], made["holdout"]) == ("page", 100)
+    weighted = ("c", *arms, "--strategy", "joint", "--weights", "3,1")
+    told = json.loads(ok(capsys, "experiment", "create", *weighted, "--json"))
+    assert [arm["weight"] for arm in told["arms"]] == [3, 1]
+    for wrong in ("3", "3,0", "3,x"):
+        bad = failed(capsys, "experiment", "create", *weighted[:-1], wrong)
+        assert "weight" in bad
     assert [(m["name"], m["cap_micro"], m["better"]) for m in made["metrics"]] == [
         ("click", 10**6, "more"),
         ("spent", 50 * 10**6, "more"),
@@ -113,7 +121,7 @@ def test_layers_holdouts_metrics_and_trace_budgets(
     ok(capsys, "experiment", "start", "a", "--share", ".6")
     assert "400 of its 1000 slots free" in failed(capsys, "experiment", "start", "b")
     ok(capsys, "experiment", "start", "b", "--share", ".4")
-    assert json.loads(ok(capsys, "status", "--json"))["firm"]["committed_nano"] == 15 * 10**8
+    assert json.loads(ok(capsys, "status", "--json"))["firm"]["committed_nano"] == 10**9
     with open_service(store) as service:
         found = service.decide_batch("a", [(f"v{n}", "s") for n in range(50)])
         service.reward_batch([(d.id, 12.5, "spent") for d in found])
@@ -281,6 +289,42 @@ def test_commands_find_the_store_of_the_configuration(
     assert "web" in ok(capsys, "keys", "list")
 
 
+def _set_revision(tmp_path: Path, revision: str) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+        connection.commit()
+
+
+def test_only_migrate_changes_a_schema(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "there is no store" in failed(capsys, "migrate")
+    ok(capsys, "init", "--budget", "3")
+    assert "nothing to do" in ok(capsys, "migrate", "--check")
+    versions = tmp_path / "migrations" / "versions"
+    versions.mkdir(parents=True)
+    (versions / "m0001.py").write_text("revision = '0001'\ndown_revision = None\n")
+    (versions / "m0002.py").write_text(
+        "from alembic import op\nrevision, down_revision = '0002', '0001'\n"
+        "def upgrade():\n    op.execute('CREATE TABLE added (name TEXT)')\n"
+    )
+    monkeypatch.setattr(connecting, "MIGRATIONS", versions.parent)
+    monkeypatch.setattr(connecting, "HEAD", "0002")
+    for command in (
+        ("init", "--budget", "3"),
+        ("status",),
+        ("keys", "list"),
+        ("ledger", "verify"),
+    ):
+        assert "run `deniable migrate`" in failed(capsys, *command)
+    assert main(["migrate", "--check"]) == 1
+    assert "0001, this version needs 0002" in capsys.readouterr().out
+    assert "at 0002 now" in ok(capsys, "migrate")
+    assert "budget" in ok(capsys, "status")
+    _set_revision(tmp_path, "0003")
+    assert "use the newer version" in failed(capsys, "migrate")
+
+
 def test_an_empty_store_where_there_was_one_is_asked_about(
     store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,6 +335,11 @@ def test_an_empty_store_where_there_was_one_is_asked_about(
     assert not (tmp_path / "store.db").exists()
     ok(capsys, "init", "--budget", "3", "--accept-empty-store")
     assert (tmp_path / "store.db").exists()
+
+
+def test_processes_cannot_share_a_store_in_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    told = failed(capsys, "serve", "--store", "memory:", "--workers", "2", "--port", "0")
+    assert "1 with memory:" in told
 
 
 def test_an_empty_file_is_no_store(

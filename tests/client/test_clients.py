@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import httpx2 as httpx
 import pytest
 from tests.loops import run_apart
+from tests.patience import PATIENCE
 
 from deniable.client import AsyncClient, Client, Decision, ServiceError
 from deniable.errors import InvalidArgumentError
@@ -35,16 +40,21 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def _decide(kind: str, handler: Handler, **options: int) -> Decision:
+def _decide(kind: str, handler: Handler, fallback: str | None = None, **options: float) -> Decision:
     """One decision through either client."""
     transport = httpx.MockTransport(handler)
+    given: dict[str, Any] = {"transport": transport, "timeout_seconds": PATIENCE, **options}
+    return _decide_at("http://service", kind, fallback, given)
+
+
+def _decide_at(url: str, kind: str, fallback: str | None, options: dict[str, Any]) -> Decision:
     if kind == "sync":
-        with Client("http://service", "dnb_x", transport=transport, **options) as client:
-            return client.decide("checkout", "v", "a")
+        with Client(url, "dnb_x", **options) as client:
+            return client.decide("checkout", "v", "a", fallback=fallback)
 
     async def decide() -> Decision:
-        async with AsyncClient("http://service", "dnb_x", transport=transport, **options) as client:
-            return await client.decide("checkout", "v", "a")
+        async with AsyncClient(url, "dnb_x", **options) as client:
+            return await client.decide("checkout", "v", "a", fallback=fallback)
 
     return run_apart(decide())
 
@@ -161,9 +171,99 @@ def test_answers_that_are_no_json_are_told_too(kind: str) -> None:
         _decide(kind, lambda _request: httpx.Response(404, text="<html>"))
 
 
-def test_the_address_is_checked() -> None:
+@BOTH
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 500, 503])
+def test_a_refusal_gives_the_fallback(kind: str, status: int) -> None:
+    found = _decide(kind, lambda _request: httpx.Response(status), "grey", retries=0)
+    assert found == Decision("", "grey")
+
+
+@BOTH
+def test_a_pause_beyond_the_deadline_is_not_waited_for(kind: str) -> None:
+    def busy(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(503, headers={"Retry-After": "5"})
+
+    started = time.monotonic()
+    assert _decide(kind, busy, "grey", timeout_seconds=0.2).arm == "grey"
+    assert time.monotonic() - started < 4
+
+
+@contextmanager
+def _hanging(*, trickles: bool) -> Iterator[str]:
+    """A service that accepts connections and never ends its answer."""
+    ended = threading.Event()
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+
+    def serve(sock: socket.socket) -> None:
+        with sock, suppress(OSError):
+            sock.recv(65_536)
+            if trickles:
+                sock.sendall(head)
+            while not ended.wait(0.05):
+                if trickles:
+                    sock.sendall(b" ")
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        ended.set()
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+@BOTH
+@pytest.mark.parametrize("trickles", [False, True])
+def test_a_service_that_hangs_takes_one_second_in_all(kind: str, trickles: bool) -> None:
+    """By default, with all its attempts; on a busy machine up to three."""
+    with _hanging(trickles=trickles) as url:
+        started = time.monotonic()
+        assert _decide_at(url, kind, "grey", {}) == Decision("", "grey")
+        assert time.monotonic() - started < 3
+        with pytest.raises(ServiceError) as unreachable:
+            _decide_at(url, kind, None, {"timeout_seconds": 0.1})
+        assert (unreachable.value.status, unreachable.value.code) == (None, "unreachable")
+
+
+@BOTH
+def test_a_fallback_has_no_reward(kind: str) -> None:
+    seen: list[object] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content))
+        return httpx.Response(204)
+
+    async def rewarded() -> None:
+        async with AsyncClient("http://s", "k", transport=httpx.MockTransport(handler)) as client:
+            await client.reward("", 1)
+            await client.reward_batch([("", 1)])
+            await client.reward_batch([("", 1), ("d-1", 1)])
+
+    if kind == "sync":
+        with Client("http://s", "k", transport=httpx.MockTransport(handler)) as client:
+            client.reward("", 1)
+            client.reward_batch([("", 1)])
+            client.reward_batch([("", 1), ("d-1", 1)])
+    else:
+        run_apart(rewarded())
+    assert seen == [{"rewards": [{"decision": "d-1", "value": 1}]}]
+
+
+def test_a_batch_has_a_fallback_for_everybody() -> None:
+    transport = httpx.MockTransport(lambda _request: httpx.Response(401))
+    with Client("http://s", "k", transport=transport) as client:
+        found = client.decide_batch("e", iter([("v", None), ("w", "a")]), fallback="grey")
+    assert found == [Decision("", "grey")] * 2
+
+
+def test_the_address_and_the_time_are_checked() -> None:
     with pytest.raises(InvalidArgumentError, match="url"):
         Client("127.0.0.1:8000", "dnb_x")
+    with pytest.raises(InvalidArgumentError, match="timeout_seconds"):
+        Client("http://127.0.0.1:8000", "dnb_x", timeout_seconds=0)
 
 
 def test_an_experiment_cannot_escape_its_place_in_the_path() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.service.support import published
 
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
@@ -19,13 +20,11 @@ def service() -> Iterator[Deniable]:
             "checkout", arms=["old", "new", "bold"], segments=["new", "back"], budget=2
         )
         opened.experiments.start("checkout")
-        opened.experiments.create(
-            "search", arms=["a", "b"], segments=["x", "y"], budget=0.5, trace_budget=0.25
-        )
+        opened.experiments.create("search", arms=["a", "b"], segments=["x", "y"], budget=0.5)
         opened.experiments.start("search")
         shown = opened.decide_batch(
             "checkout", [(f"v{n}", ("new", "back")[n % 2]) for n in range(300)]
         )
         opened.reward_batch([(one.id, int(one.arm == "new")) for one in shown])
-        opened.experiments.publish("checkout")
+        published(opened)
         yield opened

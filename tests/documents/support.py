@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from deniable.documents.content import (
-    Bullets,
-    Document,
-    Fields,
-    Paragraph,
-    Signatures,
-)
+from deniable.documents.content import Document
+from deniable.report.content import Bullets, Fields, Paragraph, Signatures, Table
 
 
 def texts(document: Document) -> list[str]:
@@ -28,6 +23,6 @@ def texts(document: Document) -> list[str]:
                     found += [row.label, row.value or row.hint]
             elif isinstance(block, Signatures):
                 found += block.parties
-            else:
+            elif isinstance(block, Table):
                 found += [block.caption, *block.header, *(c for row in block.rows for c in row)]
     return [text for text in found if text]

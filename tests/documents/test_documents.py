@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from fractions import Fraction
 from hashlib import sha256
@@ -13,21 +14,19 @@ import pytest
 from sqlalchemy import delete, update
 from tests.documents.support import texts
 from tests.passing import pass_until
+from tests.service.support import published
 
-import deniable.documents.words as words
+import deniable.documents.limits as limits
 from deniable.documents import assembly, rendering
 from deniable.documents.assembly import KINDS
-from deniable.documents.content import (
-    Document,
-    Fields,
-    Grid,
-)
+from deniable.documents.content import Document
 from deniable.errors import (
     BrokenPromiseError,
     InvalidArgumentError,
     UnknownNameError,
     WrongStateError,
 )
+from deniable.report.content import Fields, Table
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
@@ -37,12 +36,12 @@ from deniable.storage.schema import commitments, experiments, tables
 DAY = 86_400 * 1_000_000
 
 
-def grids(document: Document, column: str) -> list[Grid]:
+def grids(document: Document, column: str) -> list[Table]:
     return [
         block
         for section in document.sections
         for block in section.blocks
-        if isinstance(block, Grid) and column in block.header
+        if isinstance(block, Table) and column in block.header
     ]
 
 
@@ -83,14 +82,14 @@ def test_beliefs_are_those_of_the_formula_rounded_outwards(service: Deniable) ->
 def test_limits_are_never_told_too_small(budget: int) -> None:
     with mpmath.workdps(60):
         ratio = mpmath.exp(mpmath.mpf(budget) / 10**9)
-        told = mpmath.mpf(words.factor(budget).replace(",", ""))
+        told = mpmath.mpf(limits.factor(budget).replace(",", ""))
         assert ratio * (1 - mpmath.mpf(10) ** -40) <= told <= ratio * mpmath.mpf("1.01")
-        for prior in words.PRIORS:
+        for prior in limits.PRIORS:
             p = mpmath.mpf(prior.numerator) / prior.denominator
             high = 100 * p * ratio / (p * ratio + 1 - p)
             low = 100 * p / (p + (1 - p) * ratio)
-            most = words.at_most(words.highest(prior, budget))
-            least = words.at_least(words.lowest(prior, budget))
+            most = limits.at_most(limits.highest(prior, budget))
+            least = limits.at_least(limits.lowest(prior, budget))
             if "practically" not in most:
                 assert mpmath.mpf(most.rstrip("%")) >= high * (1 - mpmath.mpf(10) ** -40)
             if "practically" not in least:
@@ -98,35 +97,58 @@ def test_limits_are_never_told_too_small(budget: int) -> None:
             assert abs(mpmath.mpf(most.split()[-1].rstrip("%")) - high) <= 0.1
 
 
-def test_the_exact_tables_are_those_that_were_drawn_from(service: Deniable) -> None:
-    """From the stored tables, in fractions, without the code of the audit."""
+def test_the_limits_are_those_of_the_budgets(service: Deniable) -> None:
     statement = service.documents.draft("checkout", "statement")
-    rows = {row[0]: row for row in grids(statement, "worst factor")[0].rows}
+    rows = {row[0]: row for row in grids(statement, "largest factor")[0].rows}
+    assert set(rows) == {"old", "new", "bold"}
     stored = [one.table for one in service.audits.promise("checkout").tables]
     assert len(stored) == 3
-    for place, arm in enumerate(("old", "new", "bold")):
-        column = [row[place] for table in stored for row in (*table.rows, table.zero)]
-        worst = Fraction(max(column), min(column))
-        assert rows[arm][2:4] == (f"{max(column):,}", f"{min(column):,}")
-        assert Fraction(rows[arm][4]) <= worst < Fraction(rows[arm][4]) + Fraction(1, 10**18)
-        assert f"{arm}: {worst.numerator}/{worst.denominator}" in texts(statement)
-        assert rows[arm][6] == "yes"
-        with mpmath.workdps(50):
-            assert str(mpmath.exp(2)).startswith(rows[arm][5][:19])
+    for place, arm in enumerate(rows):
+        entries = [row[place] for table in stored for row in (*table.rows, table.unlisted)]
+        _, budget, factor, least, most, kept = rows[arm]
+        assert (budget, factor, kept) == ("2", "7.39", "yes")
+        if most != "not fixed":
+            assert Fraction(least.rstrip("%")) / 100 <= Fraction(min(entries), 2**64)
+            assert Fraction(most.rstrip("%")) / 100 >= Fraction(max(entries), 2**64)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("strategy", ["dynamic", "constant", "joint"])
+def test_nothing_is_made_from_counts(strategy: str, kind: str) -> None:
+    """Two stores that differ in one visitor's segment and click give the same text."""
+
+    def text(segment: str) -> str:
+        with open_service("memory:") as store:
+            store.firm.set(budget=9)
+            store.experiments.create(
+                "E", arms=["a", "b", "c"], segments=["x", "y"], budget=1, strategy=strategy
+            )
+            store.experiments.start("E")
+            victim = store.decide("E", "victim", segment)
+            store.reward(victim.id, int(segment == "x"))
+            shown = store.decide_batch("E", [(f"v{n}", "xy"[n % 2]) for n in range(299)])
+            store.reward_batch([(one.id, int(one.arm == "a")) for one in shown])
+            published(store, "E")
+            assert store.experiments.get("E").table_number >= 2
+            draft = rendering.markdown(store.documents.draft("E", kind))
+        # Times and hashes differ between any two stores.
+        return re.sub(r"\d\d:\d\d|[0-9a-f]{16,}|([0-9a-f]{4,} ?){4,}", "", draft)
+
+    assert text("x") == text("y")
 
 
 def test_the_account_is_the_firms(service: Deniable) -> None:
     """The document counts by the audit's code, the service spends by other code."""
     statement = service.documents.draft("checkout", "statement")
     firm = service.firm.current()
-    assert (firm.committed, firm.budget, firm.window_days) == (2.75, 6, 90)
+    assert (firm.committed, firm.budget, firm.window_days) == (2.5, 6, 90)
     assert field(statement, "Counts on this date") == f"{firm.committed:g} nats"
     assert field(statement, "The firm's limit") == "6 nats in any 90 days"
     lines = grids(statement, "counts until")[0].rows
-    assert [(row[0], row[3]) for row in lines] == [("checkout", "2"), ("search", "0.75")]
-    assert sum(Decimal(row[3]) for row in lines) == Decimal("2.75")
+    assert [(row[0], row[3]) for row in lines] == [("checkout", "2"), ("search", "0.5")]
+    assert sum(Decimal(row[3]) for row in lines) == Decimal("2.5")
     told = next(text for text in texts(statement) if text.startswith("A visitor may meet"))
-    assert f"to at most {believed('0.1', '2.75')[0]}%" in told
+    assert f"to at most {believed('0.1', '2.5')[0]}%" in told
     assert f"limit allows {believed('0.1', '6')[0]}%" in told
 
 
@@ -154,7 +176,7 @@ def test_residual_risks_are_beliefs_before_and_after(service: Deniable) -> None:
     for prior, row in zip(("0.01", "0.1", "0.2", "0.5"), risks.rows, strict=True):
         assert row[1] == "100%"
         assert [Decimal(cell.rstrip("%")) for cell in row[2:]] == [
-            believed(prior, nats)[0] for nats in ("2", "2.75", "6")
+            believed(prior, nats)[0] for nats in ("2", "2.5", "6")
         ]
 
 
@@ -164,7 +186,7 @@ def test_the_register_names_flavour_unit_and_parameters_but_no_segment(service: 
     assert field(entry, "Epsilon") == "0.5 (natural logarithm)"
     assert field(entry, "Delta") == "0"
     assert field(entry, "Segments") == "2, not named here"
-    assert "0.25 (discrete Laplace noise on counts)" in said
+    assert field(entry, "Epsilon for contributions to what others are shown later") == "not limited"
     assert field(entry, "Limit of the firm") == "epsilon 6 in any 90 days"
     assert "“x”" not in said
 
@@ -186,7 +208,7 @@ def test_arms_with_budgets_of_their_own(service: Deniable) -> None:
     entry = service.documents.draft("prices", "registry")
     assert field(entry, "Epsilon of each version") == "low: 0.5, high: 1"
     statement = service.documents.draft("prices", "statement")
-    assert [row[1] for row in grids(statement, "worst factor")[0].rows] == ["0.5", "1"]
+    assert [row[1] for row in grids(statement, "largest factor")[0].rows] == ["0.5", "1"]
     assert "for single versions by less" in texts(statement)[14]
 
 
@@ -210,7 +232,7 @@ def test_later_events_do_not_change_a_document(service: Deniable, kind: str) -> 
     before = (rendering.html(made), rendering.markdown(made))
     service.experiments.switch_off("checkout", "bold")
     service.decide_batch("checkout", [(f"w{n}", "new") for n in range(200)])
-    service.experiments.publish("checkout")
+    published(service)
     service.visitors.erase(["v1", "v2"])
     service.firm.set(budget=9, window_days=30, reason="more teams")
     service.audits.run("checkout", record=True)
@@ -295,7 +317,7 @@ def test_a_document_of_another_release_is_known_by_its_hash(
     issued = service.documents.issue("checkout", "record")
     page = rendering.html(service.documents.again(issued.number))
     monkeypatch.setattr(assembly, "layout", lambda: "another")
-    monkeypatch.setattr(rendering, "BLANK", "......")
+    monkeypatch.setattr("deniable.report.markdown.BLANK", "......")
     found = service.documents.verify(page.encode())
     assert found.sound
     assert "Another release issued it" in found.words
@@ -377,17 +399,17 @@ def test_an_assessment_comes_before_the_start(service: Deniable) -> None:
     service.documents.again(issued.number)
 
 
-def test_a_switched_off_arm_makes_two_exact_tables(service: Deniable) -> None:
+def test_a_switched_off_arm_makes_two_lists_of_limits(service: Deniable) -> None:
     service.experiments.switch_off("checkout", "bold")
     statement = service.documents.draft("checkout", "statement")
-    found = grids(statement, "worst factor")
+    found = grids(statement, "largest factor")
     assert [[row[0] for row in grid.rows] for grid in found] == [
         ["old", "new", "bold"],
         ["old", "new"],
     ]
-    assert found[0].caption.startswith("Until “bold” was switched off: chances")
-    assert found[1].caption.startswith("Since “bold” was switched off: chances")
-    grade = service.audits.promise("checkout").stated_grade
+    assert found[0].caption.startswith("Until “bold” was switched off: limits")
+    assert found[1].caption.startswith("Since “bold” was switched off: limits")
+    grade = service.audits.promise("checkout").grade
     assert any(text.startswith(f"This promise is {grade}") for text in texts(statement))
 
 

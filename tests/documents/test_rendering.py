@@ -12,12 +12,8 @@ from tests.documents.support import texts
 
 from deniable.documents import rendering
 from deniable.documents.assembly import KINDS
-from deniable.documents.content import (
-    Bullets,
-    Document,
-    Paragraph,
-    Section,
-)
+from deniable.documents.content import Document
+from deniable.report.content import Bullets, Paragraph, Section
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 
@@ -28,6 +24,8 @@ HOSTILE = (
     "[click](https://evil.example) www.evil.example me@evil.example",
     "| a | b |",
     "# heading",
+    "- a | ___ b {annex}",
+    "signed: a | b",
     "{{ 1009 * 1013 }} {% raw %} \\",
     "אבג &amp; &#60;b&#62;",
 )

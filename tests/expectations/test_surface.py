@@ -13,15 +13,16 @@ from deniable.expectations import surface as surfaces
 from deniable.expectations.expected import RIVALS, expected_loss
 from deniable.expectations.prior import Prior, best_rate, mean_rate
 from deniable.expectations.surface import Question, best_private, first_table, surface
-from deniable.policies.tables import JointPolicy, PooledPolicy
 from deniable.privacy.epochs import epochs_of
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import make_job, run_from, run_repetition
 from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.strategies import STRATEGIES
-from deniable.strategies.joint_lp import best_table
-from deniable.studies.surface_check import Difference, compare
-from deniable.studies.surface_runs import draw_questions, names, policy_of
+from deniable.strategies.joint import Joint
+from deniable.strategies.joint_lp import proved_table
+from deniable.strategies.pooled import Pooled
+from research.surface_check import Difference, compare
+from research.surface_runs import draw_questions, names, policy_of
 
 USUAL: dict[str, Any] = {
     "n_arms": 4,
@@ -153,7 +154,7 @@ def private_shares(arms: int, segments: int, part: float, budget: float) -> tupl
     rates = Prior(0.05, 0.02, part).draw(arms, segments, draws, np.random.default_rng(arms))
     unit = float(best_rate(arms, 0.05, 0.02)) - 0.05
     best, alone = rates.max(axis=1).mean(axis=1), rates.mean(axis=2).max(axis=1)
-    table = np.array([best_table(one, equal, budget).value for one in rates])
+    table = np.array([proved_table(one, equal, budget).value for one in rates])
     share, best, alone = ((one - 0.05) / unit for one in (table, best, alone))
     shared = (1 - part + part / segments) ** 0.5
     terms = np.column_stack([np.ones(draws), best - 1, alone - shared])
@@ -200,7 +201,7 @@ def test_with_one_segment_the_joint_strategy_is_one_bandit_for_everybody() -> No
         joint = expected_loss("joint", **one, budgets=budget)
         assert float(joint.lost) == pytest.approx(float(pooled.lost), rel=1e-12)
     page = Environment([0.1, 0.11, 0.105], 20_000)
-    job = {budget: make_job(page, JointPolicy(budget)) for budget in (0.0, 4.0)}
+    job = {budget: make_job(page, Joint(budget)) for budget in (0.0, 4.0)}
     shows = [run_repetition(job[budget], 5, 0)[0].tolist() for budget in job]
     assert shows[0] == shows[1]
 
@@ -215,7 +216,7 @@ def test_at_budget_0_the_joint_strategy_is_one_bandit_for_everybody() -> None:
     assert joint.lost[1] == pytest.approx(float(pooled.lost), rel=0.1)
     assert joint.lost[2] != pytest.approx(float(pooled.lost), rel=1e-4)
     page = Environment([[0.1, 0.2], [0.11, 0.17], [0.105, 0.19]], 20_000)
-    policies = (PooledPolicy(), JointPolicy(0), JointPolicy(1e-9), JointPolicy(2))
+    policies = (Pooled(), Joint(0), Joint(1e-9), Joint(2))
     shows = [
         run_from(make_job(page, policy), generator_state(np.random.SeedSequence(5)))[0].tolist()
         for policy in policies

@@ -104,7 +104,7 @@ def joint(budget: float, draws: int = 16) -> Rule:
     return table
 
 
-def gated(budget: float) -> Rule:
+def erratic(budget: float) -> Rule:
     """As joint, but for the scores of a model outside, which change their mind from batch to batch."""
 
     def table(state: State, n: int, rng: np.random.Generator) -> FloatArray:

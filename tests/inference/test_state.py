@@ -13,7 +13,6 @@ from tests.inference.row_by_row import batches_of, log_of_one_segment, pair_scor
 
 from deniable.errors import InvalidArgumentError
 from deniable.inference.intervals import compare, of_sums
-from deniable.inference.log import batches_from_log
 from deniable.inference.state import (
     State,
     VisitorBatch,
@@ -208,30 +207,6 @@ def test_plans_are_checked() -> None:
             new_state(2, 2, **wrong)
     with pytest.raises(InvalidArgumentError, match="batch"):
         update(new_state(2, 2, horizon=10), VisitorBatch([[0.5, 0.5]], [[1, 1]], [[0, 0]]))
-
-
-def test_a_log_becomes_batches() -> None:
-    """The same counts as row by row; batches end with their table, and grow by a fifth."""
-    log = log_of_one_segment(np.random.default_rng(11), [150, 260, 40], n_arms=3)
-    tables = [[log[0].row], [log[150].row], [log[410].row]]
-    found = batches_from_log(
-        tables,
-        table=[v.batch for v in log],
-        segment=[0] * len(log),
-        arm=[v.arm for v in log],
-        reward=[v.reward for v in log],
-    )
-    assert [int(batch.shows.sum()) for batch in found] == [100, 50, 100, 100, 60, 40]
-    whole = batches_of(log, 3)
-    for parts, expected in ((found[:2], whole[0]), (found[2:5], whole[1]), (found[5:], whole[2])):
-        for name in ("shows", "rewards", "squares"):
-            total = np.sum([getattr(part, name) for part in parts], axis=0)
-            np.testing.assert_allclose(total, getattr(expected, name), rtol=1e-12)
-        np.testing.assert_array_equal(parts[0].probabilities, expected.probabilities)
-    columns: dict[str, Any] = {"table": [0], "segment": [0], "arm": [0], "reward": [1]}
-    for name, wrong in (("table", [3]), ("segment", [1]), ("arm", [-1]), ("reward", [2])):
-        with pytest.raises(InvalidArgumentError, match=name):
-            batches_from_log(tables, **{**columns, name: wrong})
 
 
 @pytest.mark.parametrize(("n_segments", "n_arms"), [(1, 2), (3, 4)])

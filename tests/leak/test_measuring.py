@@ -12,7 +12,7 @@ from scipy import stats
 from tests.audit.bandit import Bandit, promise
 from tests.leak.logs import SHARES, TRUTH, counted, drawn
 
-from deniable.audit.watchers import proven_risk
+from deniable.audit.trackers import proven_risk
 from deniable.leak.counting import Counts
 from deniable.leak.measuring import clopper_pearson, measure
 

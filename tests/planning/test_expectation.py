@@ -12,14 +12,10 @@ import pytest
 import deniable
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.expected import RIVALS, expected_loss
-from deniable.expectations.prior import Prior
 from deniable.expectations.surface import worst_error
-from deniable.planning import simulated
-from deniable.planning.asked import Asked
 from deniable.planning.expectation import NEAR_LOST, TOP
 from deniable.planning.plan import Plan
 from deniable.planning.report import expected_words, known_words, plan_sections
-from deniable.planning.simulated import simulate_budgets, simulated_outcomes
 from deniable.strategies import STRATEGIES
 
 KNOWN: dict[str, Any] = {"base_rate": 0.1, "lift": 0.1, "heterogeneity": 0.5}
@@ -34,7 +30,7 @@ def test_numbers_are_the_surface_s() -> None:
     plan = planned(budget=1)
     assert plan.expected is not None
     found = plan.expected
-    assert (found.source, found.note) == ("surface", "")
+    assert found.note == ""
     for name, one in {**found.strategies, **found.rivals}.items():
         told = expected_loss(name, 4, 200_000, 3, **KNOWN, budgets=1.0)
         for part in ("clicks", "lost", "low", "high"):
@@ -89,9 +85,8 @@ def test_the_plan_says_how_far_its_surface_may_be_off() -> None:
     assert all(0 < worst_error(name) < 0.02 for name in STRATEGIES)
     assert f"off by at most {found.error / found.gain:.1%} of" in known_words(plan)
     for beyond in ({"base_rate": 0.001}, {"n_arms": 80}, {"horizon": 150}, {"budget": 6.5}):
-        beside = planned(**beyond, simulate=False)
+        beside = planned(**beyond)
         assert beside.expected is not None
-        assert beside.expected.source == "surface"
         assert beside.expected.error is None
         assert "those of the edge" in beside.expected.note
         assert "off by at most" not in known_words(beside)
@@ -123,7 +118,7 @@ def test_it_is_told_first_and_bounds_later() -> None:
     assert titles[0] == "What to expect of 4 arms, 200,000 visitors, 3 segments"
     assert titles[1] == "Expected clicks lost, by budget"
     assert titles.index("What it costs") > 2
-    rows = {row[0]: row for row in sections[0].rows}
+    rows = {row[0]: row for row in sections[0].table.rows}
     assert rows["random arms"][2] != "0"
     assert rows["perfect information"][2] == "0"
     assert "joint, budget 1" in rows
@@ -154,113 +149,35 @@ def test_equal_shares_are_no_shares() -> None:
     assert equal.expected == unsaid.expected
 
 
-def test_segments_of_different_sizes_are_simulated_and_told() -> None:
-    changed: dict[str, Any] = {"n_arms": 2, "horizon": 20_000, "n_segments": None}
-    plan = planned(**changed, shares=[0.9, 0.1], budget=1)
+def test_segments_of_different_sizes_are_told() -> None:
+    changed: dict[str, Any] = {"n_arms": 2, "horizon": 20_000}
+    plan = planned(**changed, n_segments=None, shares=[0.9, 0.1], budget=1)
+    equal = planned(**changed, n_segments=2, budget=1)
     assert plan.expected is not None
-    assert plan.expected.source == "simulated"
+    assert equal.expected is not None
+    assert plan.expected.strategies == equal.expected.strategies
+    assert plan.expected.error is None
     assert "different sizes" in plan.expected.note
-    quick = planned(**changed, shares=[0.9, 0.1], budget=1, simulate=False)
-    assert quick.expected is not None
-    assert quick.expected.source == "surface"
-    assert "different sizes" in quick.expected.note
-    assert quick.recommendation == plan.recommendation
+    assert "`deniable simulate`" in plan.expected.note
+    assert equal.expected.note == ""
     assert "one size" in plan.recommendation.reason
 
 
-def test_simulated_outcomes_are_near_the_surface_where_there_is_one() -> None:
-    asked = Asked(2, 50_000, 2, None, Prior(0.2, 0.1, 0.5))
-    gain = float(asked.look_up("random").lost)
-    for name in ("constant", "random"):
-        (found,) = simulated_outcomes(asked, name, [2.0], worlds=400)
-        assert found.lost == pytest.approx(float(asked.look_up(name, 2.0).lost), abs=0.1 * gain)
-    (traced,) = simulated_outcomes(
-        Asked(2, 50_000, 2, None, Prior(0.2, 0.1, 0.5), 0.05), "constant", [2.0], worlds=400
-    )
-    (plain,) = simulated_outcomes(asked, "constant", [2.0], worlds=400)
-    assert traced.lost > plain.lost + 0.02 * gain  # noise costs clicks
-
-
-def test_what_the_surface_does_not_cover_is_simulated_and_told() -> None:
-    """Strategies and budgets concerned; the others are the surface's."""
-    heard: list[tuple[int, int]] = []
-    plan = planned(budget=6.5, progress=lambda done, total: heard.append((done, total)))
-    edge = planned(budget=6.5, simulate=False)
-    assert plan.expected is not None
-    assert edge.expected is not None
-    found, before = plan.expected, edge.expected
-    assert found.source == "simulated"
-    assert "constant, joint (a budget above 6) (200 draws" in found.note
-    assert "edge" not in found.note
-    assert before.source == "surface"
-    assert "constant, joint (a budget above 6)" in before.note
-    assert found.error is None
-    assert found.strategies["dynamic"] == before.strategies["dynamic"]
-    for name in ("constant", "joint"):
-        lost = found.strategies[name].lost
-        assert lost != before.strategies[name].lost
-        assert lost == pytest.approx(before.strategies[name].lost, abs=0.1 * found.gain)
-    assert found.table[:-1] == before.table[:-1]  # smaller budgets are on the surface
-    assert heard == sorted(heard)
-    assert heard[-1] == (400, 400)
-
-
-def test_a_size_beyond_the_surface_is_simulated_for_the_strategies_that_it_concerns() -> None:
-    plan = planned(horizon=300_000_000, n_arms=2, n_segments=2, budget=1)
-    assert plan.expected is not None
-    assert plan.expected.source == "simulated"
-    assert "joint (more than 200,000,000 visitors)" in plan.expected.note
-    assert "constant" not in plan.expected.note
-    assert [line.budget for line in plan.expected.table] == [0.5, 1.0, 2.0, 4.0]
-    advised = planned(horizon=300_000_000, n_arms=2, n_segments=2, simulate=False).recommendation
-    assert advised.strategy == "joint"
-    assert "edge of the surface" in advised.reason
-
-
-def test_without_the_simulator_the_edge_is_taken_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deniable.planning.simulated.is_installed", lambda module: False)
+def test_the_note_names_the_strategies_beyond_the_surface_and_why() -> None:
     plan = planned(budget=6.5)
     assert plan.expected is not None
-    assert plan.expected.source == "surface"
-    assert "those of the edge. With the extra `simulate`" in plan.expected.note
-
-
-def test_what_would_take_too_long_is_not_simulated() -> None:
-    plan = planned(n_arms=100, n_segments=150, budget=1)
-    assert plan.expected is not None
-    assert plan.expected.source == "surface"
-    assert "They cannot be simulated within a plan." in plan.expected.note
-    for name in (*STRATEGIES, "pooled"):
-        asked = Asked(10**4, 10**12, 10**3, None, Prior(0.1))
-        assert simulated.worlds_for(asked, name) == 0
-
-
-@pytest.mark.parametrize("strategy", ["constant", "dynamic", "joint", "pooled"])
-@pytest.mark.parametrize("horizon", [3_000, 300_000, 30_000_000])
-def test_simulated_losses_have_the_noise_that_they_tell(horizon: int, strategy: str) -> None:
-    """The surface and its simulation are as far apart as both say; at another budget they are not."""
-    asked = Asked(3, horizon, 2, None, Prior(0.2, 0.1, 0.5))
-    gain = float(asked.look_up("random").lost)
-    ((outcome, noise, worlds),) = simulate_budgets(asked, strategy, [1.0], 150)
-    assert worlds == 150
-    assert noise < 0.02 * gain
-    told = float(asked.look_up(strategy, 1.0).lost)
-    assert outcome.lost == pytest.approx(told, abs=0.02 * gain + 4.5 * noise)
-    assert outcome.low <= outcome.lost <= outcome.high
-    if horizon == 30_000_000 and strategy in ("constant", "dynamic"):
-        other = float(asked.look_up(strategy, 2.0).lost)
-        assert abs(outcome.lost - other) > 0.02 * gain + 4.5 * noise
-
-
-def test_judging_runs_by_their_counts_leaves_the_mean_and_less_noise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked = Asked(4, 5_000, 3, None, Prior(0.1, 0.05, 0.5))
-    ((judged, noise, _),) = simulate_budgets(asked, "joint", [1.0], 150)
-    monkeypatch.setattr(simulated, "MOST_JUDGED", 0.0)
-    ((plain, more, _),) = simulate_budgets(asked, "joint", [1.0], 150)
-    assert noise < 0.5 * more
-    assert judged.lost == pytest.approx(plain.lost, abs=4.5 * math.hypot(noise, more))
+    assert plan.expected.note == (
+        "Beyond what the surface covers: constant, joint (a budget above 6). These figures are those "
+        "of the edge. `deniable simulate` gives those of your own rates and sizes."
+    )
+    assert plan.expected.error is None
+    many = planned(horizon=300_000_000, n_arms=2, n_segments=2, budget=1)
+    assert many.expected is not None
+    assert "joint (more than 200,000,000 visitors)" in many.expected.note
+    assert "constant" not in many.expected.note
+    advised = planned(horizon=300_000_000, n_arms=2, n_segments=2).recommendation
+    assert advised.strategy == "joint"
+    assert "edge of the surface" in advised.reason
 
 
 @pytest.mark.parametrize(

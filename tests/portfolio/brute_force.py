@@ -24,7 +24,7 @@ def grid_optimum(
     cost = np.linspace(0, firm_budget, steps + 1)
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault(row.get("group") or f"alone {row['id']}", []).append(row)
+        groups.setdefault(row.get("layer") or f"alone {row['id']}", []).append(row)
     total = np.zeros(steps + 1)
     for members in groups.values():
         loss = sum(_least_loss(row, cost, regime, form) for row in members)

@@ -30,7 +30,7 @@ def random_instance(seed: int) -> tuple[list[dict[str, Any]], float, str]:
         elif pin == 3:
             row["committed"] = round(float(rng.uniform(0, 2)), 3)
         if rng.random() < 0.3:
-            row["group"] = str(rng.choice(["g", "h"]))
+            row["layer"] = str(rng.choice(["g", "h"]))
         rows.append(row)
     held = sum(row.get("committed", row.get("min_budget", 0.0)) for row in rows)
     loose = rng.choice([0.3, 1, 2.5, 5, 9, 16])

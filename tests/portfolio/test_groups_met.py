@@ -13,7 +13,7 @@ NANO = 10**9
 
 def test_a_visitor_of_a_group_meets_one_of_it_each_as_likely() -> None:
     """Budgets 1 and 3 in a group that half of the visitors meet: 0, 1 and 3 nats."""
-    pair = [{"id": name, "arms": 2, "visitors": 1_000, "group": "home"} for name in "ab"]
+    pair = [{"id": name, "arms": 2, "visitors": 1_000, "layer": "home"} for name in "ab"]
     found = realized_risk(Portfolio.of(pair), np.array([1, 3]) * NANO, 0.5)
     assert (found.worst_case, found.mean) == (3.0, 1.0)
     assert found.risk == pytest.approx([0, 1, 3], abs=1e-3)

@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 
 from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
-from deniable.portfolio.allocation import Allocator, allocate
+from deniable.portfolio.allocation import allocate
 from deniable.portfolio.participation import realized_risk, sampled_risk
 from deniable.portfolio.problem import Portfolio
-from deniable.portfolio.rolling_budget import RollingBudget
-from deniable.portfolio.whatif import budget_for_share, what_if
 
 THREE = Portfolio.from_sizes([2, 5, 9], [1000, 10**5, 10**6], [1, 1, 3], form="paper")
 
 
 def test_the_what_if_curve_is_the_allocation_at_each_budget() -> None:
-    curve = what_if(THREE, [0.5, 2, 8])
+    curve = allocate(THREE, 1).what_if([0.5, 2, 8])
     for i, firm_budget in enumerate((0.5, 2, 8)):
         found = allocate(THREE, firm_budget)
         assert curve.total_regret[i] == pytest.approx(found.total_regret, rel=1e-6)
@@ -27,7 +25,7 @@ def test_the_what_if_curve_is_the_allocation_at_each_budget() -> None:
 
 
 def test_the_default_curve_spans_all_there_is_to_gain() -> None:
-    curve = what_if(THREE, n_points=9)
+    curve = allocate(THREE, 1).what_if(n_points=9)
     assert curve.firm_budgets[0] == 0
     assert curve.firm_budgets[-1] >= curve.unlimited_cost
     assert (np.diff(curve.total_regret) <= 1e-6 * curve.total_regret[0]).all()
@@ -39,18 +37,17 @@ def test_the_default_curve_spans_all_there_is_to_gain() -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
 def test_the_least_budget_for_a_share_is_enough_and_no_more(share: float) -> None:
-    needed = budget_for_share(THREE, share)
-    allocator = Allocator(THREE)
-    worst, best = (allocator.allocate(b).total_regret for b in (0, 100))
+    needed = allocate(THREE, 1).budget_for_share(share)
+    worst, best = (allocate(THREE, b).total_regret for b in (0, 100))
     target = worst - share * (worst - best)
-    assert allocator.allocate(needed).total_regret <= target * (1 + 1e-9)
-    assert allocator.allocate(needed - 1e-3).total_regret > target
+    assert allocate(THREE, needed).total_regret <= target * (1 + 1e-9)
+    assert allocate(THREE, needed - 1e-3).total_regret > target
 
 
 def test_all_or_nothing_of_the_gain() -> None:
-    assert budget_for_share(THREE, 0) == 0
-    whole = budget_for_share(THREE, 1)
-    assert whole == pytest.approx(what_if(THREE, [1]).unlimited_cost, abs=1e-4)
+    assert allocate(THREE, 1).budget_for_share(0) == 0
+    whole = allocate(THREE, 1).budget_for_share(1)
+    assert whole == pytest.approx(allocate(THREE, 1).what_if([1]).unlimited_cost, abs=1e-4)
 
 
 def row(name: str, visitors: int = 10_000, **more: object) -> dict[str, object]:
@@ -58,43 +55,36 @@ def row(name: str, visitors: int = 10_000, **more: object) -> dict[str, object]:
 
 
 def test_running_experiments_keep_their_budget_and_the_rest_is_allocated() -> None:
-    rolling = RollingBudget(firm_budget=5, reserve=1.5, form="paper")
-    first = rolling.start([row("a"), row("b", 40_000)])
+    first = allocate(Portfolio.of([row("a"), row("b", 40_000)], form="paper"), 5, reserve=1.5)
     assert first.spent_nano == 3_500_000_000
-    before = dict(rolling.committed)
-    second = rolling.start([row("c", 90_000)])
-    assert {name: rolling.committed[name] for name in "ab"} == before
-    assert second.budgets_nano[2] == 0  # only the reserve was left, and it is kept
-    third = rolling.start([row("d", 90_000)], reserve=0)
-    assert third.budgets_nano[3] == 1_500_000_000
-    assert rolling.spent == 5.0
+    running = [
+        row(name, visitors, committed=nano / NANO, strategy=strategy)
+        for name, visitors, nano, strategy in zip(
+            "ab", (10_000, 40_000), first.budgets_nano, first.strategies, strict=True
+        )
+    ]
+    kept = allocate(Portfolio.of([*running, row("c", 90_000)], form="paper"), 5, reserve=1.5)
+    assert kept.budgets_nano.tolist() == [*first.budgets_nano.tolist(), 0]
+    rest = allocate(Portfolio.of([*running, row("c", 90_000)], form="paper"), 5)
+    assert rest.budgets_nano.tolist() == [*first.budgets_nano.tolist(), 1_500_000_000]
 
 
-def test_an_ended_experiment_stays_spent_unless_released() -> None:
-    for release, left in ((False, 0.0), (True, 2.0)):
-        rolling = RollingBudget(firm_budget=2, release_ended=release, form="paper")
-        rolling.start([row("a", 10**6)])
-        rolling.end(["a"])
-        assert rolling.start([row("b", 10**6)]).budgets[-1] == left
-    with pytest.raises(InvalidArgumentError, match="a running experiment"):
-        rolling.end(["a"])
-
-
-def test_rolling_commitments_survive_rounding() -> None:
+def test_commitments_survive_rounding() -> None:
     """Budgets like 1.2711484 are held to the nano-nat through decimals and back."""
-    rolling = RollingBudget(firm_budget=4.000000001, form="paper")
-    first = rolling.start([row("a", 1234), row("b", 77_777), row("c", 5_000)])
-    again = rolling.start([row("d", 50)])
+    sizes = {"a": 1234, "b": 77_777, "c": 5_000}
+    rows = [row(name, visitors) for name, visitors in sizes.items()]
+    first = allocate(Portfolio.of(rows, form="paper"), 4.000000001)
+    for held, nano in zip(rows, first.budgets_nano, strict=True):
+        held["committed"] = nano / NANO
+    again = allocate(Portfolio.of([*rows, row("d", 50)], form="paper"), 4.000000001)
     assert again.budgets_nano[:3].tolist() == first.budgets_nano.tolist()
     assert again.spent_nano <= 4_000_000_001
 
 
-def test_a_minimum_that_does_not_fit_any_more_is_an_error() -> None:
-    rolling = RollingBudget(firm_budget=1, form="paper")
-    rolling.start([row("a", 10**6)])
+def test_a_minimum_that_does_not_fit_beside_commitments_is_an_error() -> None:
+    portfolio = Portfolio.of([row("a", committed=1), row("b", min_budget=0.5)], form="paper")
     with pytest.raises(InvalidTableError, match="only 1 are available"):
-        rolling.start([row("b", min_budget=0.5)])
-    assert list(rolling.committed) == ["a"]
+        allocate(portfolio, 1)
 
 
 def test_realized_risk_against_all_outcomes() -> None:
@@ -118,7 +108,7 @@ def test_realized_risk_against_all_outcomes() -> None:
 
 
 def test_a_visitor_meets_one_experiment_of_a_group() -> None:
-    rows = [row("a", group="g"), row("b", group="g"), row("c")]
+    rows = [row("a", layer="g"), row("b", layer="g"), row("c")]
     portfolio = Portfolio.of(rows, form="paper")
     risk = realized_risk(portfolio, np.array([1, 3, 1]) * NANO, 1.0)
     assert (risk.worst_case, risk.mean) == (4.0, 3.0)

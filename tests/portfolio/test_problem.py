@@ -83,7 +83,7 @@ def test_decimals_become_whole_nano_nats(nats: float, up: bool, expected: int) -
     assert nano(nats, up=up) == expected
 
 
-CSV = """id,arms,visitors,segments,strategy,min_budget,max_budget,committed,group
+CSV = """id,arms,visitors,segments,strategy,min_budget,max_budget,committed,layer
 home,2,100000,,,,,,
 cart,5,20000,3,dynamic,0.1,2,,
 mail,3,5000,,,,,0.25,letters

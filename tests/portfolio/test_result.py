@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-import deniable
 from deniable.errors import InvalidArgumentError, InvalidTableError
-from deniable.portfolio.allocation import Allocator, allocate
+from deniable.portfolio.allocation import allocate
 from deniable.portfolio.problem import Portfolio
 
 ROWS: list[dict[str, Any]] = [
@@ -19,13 +18,8 @@ ROWS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("given", [ROWS, None, 3, "portfolio.csv"])
 def test_what_is_no_portfolio_is_told(given: Any) -> None:
-    for call in (allocate, deniable.design_layers):
-        with pytest.raises(
-            InvalidArgumentError, match=r"expected a Portfolio: Portfolio.of\(rows\)"
-        ):
-            call(given, 3)
-    with pytest.raises(InvalidArgumentError):
-        Allocator(given)
+    with pytest.raises(InvalidArgumentError, match=r"expected a Portfolio: Portfolio.of\(rows\)"):
+        allocate(given, 3)
 
 
 def test_rows_that_are_no_rows_are_told() -> None:

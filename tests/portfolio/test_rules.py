@@ -44,13 +44,44 @@ def test_equal_split_respects_pins_and_counts_a_group_once() -> None:
     rows = [
         {"id": "held", "arms": 2, "visitors": 1000, "committed": 2},
         {"id": "small", "arms": 2, "visitors": 1000, "max_budget": 0.5},
-        {"id": "a", "arms": 2, "visitors": 1000, "group": "g"},
-        {"id": "b", "arms": 2, "visitors": 1000, "group": "g"},
+        {"id": "a", "arms": 2, "visitors": 1000, "layer": "g"},
+        {"id": "b", "arms": 2, "visitors": 1000, "layer": "g"},
         {"id": "c", "arms": 2, "visitors": 1000},
     ]
     found = equal_split(Portfolio.of(rows, form="paper"), 5.5)
     assert found.budgets.tolist() == [2.0, 0.5, 1.5, 1.5, 1.5]
     assert found.cost_nano == 5_500_000_000
+
+
+def test_no_affordable_rule_beats_the_optimum_where_budget_is_left_over() -> None:
+    """Joint bounds fall forever; what hardly helps is left unspent by rules and optimum alike."""
+    rows = [
+        {"id": "capped", "arms": 3, "visitors": 250_000, "max_budget": 1.5},
+        {"id": "large", "arms": 4, "visitors": 4_000_000, "segments": 3},
+        {"id": "small", "arms": 2, "visitors": 40_000},
+    ]
+    for objective in ("bound", "expected"):
+        known = [{**row, "base_rate": 0.05} for row in rows]
+        found = allocate(Portfolio.of(known, objective=objective), 40)
+        assert found.spent_nano < found.firm_nano
+        assert found.shadow_value == 0
+        assert found.at_limit.tolist() == [True, False, False]
+        assert found.marginal_gain[1:].tolist() == [0.0, 0.0]
+        for outcome in compare_rules(found):
+            assert outcome.total_regret >= found.total_regret * (1 - 1e-12)
+
+
+def test_savings_count_from_least_budgets_in_rows_total_and_rules() -> None:
+    rows = [
+        {"id": "held", "arms": 2, "visitors": 400_000, "committed": 0.8},
+        {"id": "free", "arms": 5, "visitors": 900_000},
+        {"id": "some", "arms": 3, "visitors": 90_000, "min_budget": 0.4},
+    ]
+    found = allocate(Portfolio.of(rows, form="paper"), 4)
+    zero = zero_budgets(found.portfolio, 4)
+    assert found.saved[0] == 0
+    assert found.total_saved == pytest.approx(float(found.saved.sum()))
+    assert found.total_saved == pytest.approx(zero.total_regret - found.total_regret)
 
 
 def test_zero_leaves_commitments() -> None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.patience import PATIENCE
 
-from deniable import BudgetAccount, nano_down, nano_up, parallel, sequential
 from deniable.errors import NANO, InsufficientBudgetError
+from deniable.privacy import BudgetAccount, nano_down, nano_up, parallel, sequential
 
 nats = st.floats(0, 1e12)
 

@@ -21,7 +21,10 @@ risks = st.floats(0, 700)
 def test_exploration_to_the_last_digits() -> None:
     rows = grid(ARMS, (0.0, *BUDGETS))
     agree(
-        rows, deniable.exploration_from_risk(*columns(rows)), [oracle.eps(*r) for r in rows], 1e-15
+        rows,
+        deniable.privacy.exploration_from_risk(*columns(rows)),
+        [oracle.eps(*r) for r in rows],
+        1e-15,
     )
 
 
@@ -34,7 +37,7 @@ def test_exploitation_does_not_cancel() -> None:
 def test_risk_to_the_last_digits() -> None:
     rows = grid(ARMS, RATES)
     want = [oracle.xi_of(k, e) for k, e in rows]
-    agree(rows, deniable.risk_from_exploration(*columns(rows)), want, 1e-15)
+    agree(rows, deniable.privacy.risk_from_exploration(*columns(rows)), want, 1e-15)
 
 
 def test_a_cancelling_formula_would_be_noticed() -> None:
@@ -46,25 +49,30 @@ def test_a_cancelling_formula_would_be_noticed() -> None:
 
 
 def test_the_ends_of_the_dial() -> None:
-    assert deniable.exploration_from_risk(7, 0) == 1
-    assert deniable.exploration_from_risk(7, np.inf) == 0
+    assert deniable.privacy.exploration_from_risk(7, 0) == 1
+    assert deniable.privacy.exploration_from_risk(7, np.inf) == 0
     assert exploitation_from_risk(7, np.inf) == 1
-    assert deniable.risk_from_exploration(7, 1) == 0
+    assert deniable.privacy.risk_from_exploration(7, 1) == 0
 
 
 def test_scalars_arrays_and_broadcasting_agree() -> None:
     k, x = np.array(ARMS)[:, None], np.array(BUDGETS)
-    table = np.asarray(deniable.exploration_from_risk(k, x))
+    table = np.asarray(deniable.privacy.exploration_from_risk(k, x))
     assert table.shape == (len(ARMS), len(BUDGETS))
-    scalars = [[float(deniable.exploration_from_risk(a, b)) for b in BUDGETS] for a in ARMS]
+    scalars = [[float(deniable.privacy.exploration_from_risk(a, b)) for b in BUDGETS] for a in ARMS]
     np.testing.assert_allclose(table, scalars, rtol=1e-15)
-    assert isinstance(deniable.exploration_from_risk(2, 1), np.float64)
-    assert np.asarray(deniable.risk_from_exploration(k, [0.5, 0.25])).shape == (len(ARMS), 2)
+    assert isinstance(deniable.privacy.exploration_from_risk(2, 1), np.float64)
+    assert np.asarray(deniable.privacy.risk_from_exploration(k, [0.5, 0.25])).shape == (
+        len(ARMS),
+        2,
+    )
 
 
 @given(arms, st.floats(1e-12, 600))
 def test_the_inverse_returns_the_risk(n_arms: int, risk: float) -> None:
-    back = deniable.risk_from_exploration(n_arms, deniable.exploration_from_risk(n_arms, risk))
+    back = deniable.privacy.risk_from_exploration(
+        n_arms, deniable.privacy.exploration_from_risk(n_arms, risk)
+    )
     # Near exploration 1 the float's spacing of 1e-16 is K/risk times as much of the risk.
     assert float(back) == pytest.approx(risk, rel=1e-14, abs=4e-16 * n_arms)
 
@@ -72,7 +80,7 @@ def test_the_inverse_returns_the_risk(n_arms: int, risk: float) -> None:
 @given(arms, risks, risks)
 def test_more_risk_is_less_exploration(n_arms: int, one: float, other: float) -> None:
     low, high = sorted((one, other))
-    assert deniable.exploration_from_risk(n_arms, low) >= deniable.exploration_from_risk(
-        n_arms, high
-    )
+    assert deniable.privacy.exploration_from_risk(
+        n_arms, low
+    ) >= deniable.privacy.exploration_from_risk(n_arms, high)
     assert exploitation_from_risk(n_arms, low) <= exploitation_from_risk(n_arms, high)

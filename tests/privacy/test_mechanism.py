@@ -13,7 +13,7 @@ from tests import oracle
 from tests.agreement import BUDGETS, agree, grid
 
 import deniable
-from deniable import ArmSpecificResponse, RandomizedResponse
+from deniable.privacy import ArmSpecificResponse, RandomizedResponse
 
 arm_risks = st.lists(st.floats(1e-9, 700), min_size=2, max_size=12)
 some_arms = st.integers(2, 40)
@@ -145,4 +145,4 @@ def test_value_objects() -> None:
     with pytest.raises(ValueError, match="read-only"):
         response.risks[0] = 9
     with pytest.raises(AttributeError):
-        deniable.RandomizedResponse(2, 1).risk = 3  # type: ignore[misc]
+        deniable.privacy.RandomizedResponse(2, 1).risk = 3  # type: ignore[misc]

@@ -20,7 +20,7 @@ BRANCH_POINT = mp.log(-1 + 2 / mp.cbrt(2 / mp.e))
 
 def test_exploration_to_the_last_digits() -> None:
     rows = grid(ARMS, CLOCKS)
-    got = deniable.dynamic_exploration(*columns(rows))
+    got = deniable.privacy.dynamic_exploration(*columns(rows))
     agree(rows, got, [oracle.eps_dyn(*row) for row in rows], 1e-15)
 
 
@@ -30,15 +30,15 @@ def test_risk_to_the_last_digits() -> None:
     with mp.workdps(110):
         want = [oracle.xi_of(k, oracle.eps_dyn(k, n)) for k, n in rows]
     scale = [max(w, mpf(k) / 100) for (k, _), w in zip(rows, want, strict=True)]
-    agree(rows, deniable.dynamic_risk(*columns(rows)), want, 1e-14, scale)
+    agree(rows, deniable.privacy.dynamic_risk(*columns(rows)), want, 1e-14, scale)
 
 
 @given(st.integers(2, 10_000), st.integers(1, 10**12), st.integers(1, 10**6))
 def test_the_schedule_never_rises(n_arms: int, clock: int, later: int) -> None:
-    now, then = np.asarray(deniable.dynamic_exploration(n_arms, [clock, clock + later]))
+    now, then = np.asarray(deniable.privacy.dynamic_exploration(n_arms, [clock, clock + later]))
     # Neighbouring clocks near 1e12 differ by less than the last bit of the cube root.
     assert then <= now * (1 + 4e-16)
-    risk_now, risk_then = np.asarray(deniable.dynamic_risk(n_arms, [clock, clock + later]))
+    risk_now, risk_then = np.asarray(deniable.privacy.dynamic_risk(n_arms, [clock, clock + later]))
     assert risk_then >= risk_now - 1e-12
 
 
@@ -55,7 +55,7 @@ def test_huge_roots() -> None:
 
 def test_roots_beyond_all_floats_are_infinite() -> None:
     assert np.isinf(exhaustion_root(np.array(ARMS)[:, None], [300, 600, 700])).all()
-    assert np.isinf(deniable.exhaustion_clock(2, 700))
+    assert np.isinf(deniable.privacy.exhaustion_clock(2, 700))
     assert oracle.root(2, 300) > np.finfo(np.float64).max
 
 
@@ -68,7 +68,7 @@ def test_the_branch_point_of_two_arms(distance: float) -> None:
     reachable = min(target, 1 / mp.e)  # log n / n has its top at e
     assert abs(mp.log(n) / n - reachable) <= 4e-16
     assert float(n - mp.e) == pytest.approx(float(oracle.root(2, budget) - mp.e), abs=1e-7)
-    assert deniable.exhaustion_clock(2, budget) == mp.ceil(n)
+    assert deniable.privacy.exhaustion_clock(2, budget) == mp.ceil(n)
 
 
 @pytest.mark.parametrize("n_arms", range(2, 61))
@@ -79,7 +79,7 @@ def test_the_clock_is_what_a_scan_finds(n_arms: int) -> None:
     cubes = [float(oracle.eps(n_arms, gamma) ** 3) for gamma in budgets]
     # The first clock at or below the cube, by bisection in the reversed (rising) schedule.
     first = clocks[np.minimum(clocks.size - 1, (schedule[:, None] > cubes).sum(axis=0))]
-    got = np.asarray(deniable.exhaustion_clock(n_arms, budgets))
+    got = np.asarray(deniable.privacy.exhaustion_clock(n_arms, budgets))
     inside = first < clocks[-1]
     assert inside.sum() > 100
     np.testing.assert_array_equal(got[inside], first[inside])
@@ -93,7 +93,7 @@ def test_the_clock_by_its_definition_at_fifty_digits() -> None:
         n_arms = int(np.exp(rng.uniform(np.log(2), np.log(10_000))))
         budget = float(rng.uniform(0, 12))
         root = oracle.root(n_arms, budget)
-        n = int(deniable.exhaustion_clock(n_arms, budget))
+        n = int(deniable.privacy.exhaustion_clock(n_arms, budget))
         if abs(root - mp.nint(root)) <= 4e-15 * root:  # a tie for floats, all of them beyond 1e11
             assert root > 1e11
             assert abs(n - root) <= max(1, 4e-15 * root)
@@ -108,27 +108,27 @@ def test_the_clock_by_its_definition_at_fifty_digits() -> None:
 @given(st.integers(2, 60), st.integers(3, 10**7))
 def test_budgets_made_to_tie(n_arms: int, clock: int) -> None:
     """A budget read off the schedule at n has its root within rounding of n itself."""
-    budget = float(deniable.dynamic_risk(n_arms, clock))
+    budget = float(deniable.privacy.dynamic_risk(n_arms, clock))
     if budget == 0:
         return
     root = oracle.root(n_arms, budget)
     conditioning = 1 / abs(1 - 1 / mp.log(root)) * n_arms / budget
     assert abs(root - clock) <= 1e-14 * clock * max(conditioning, 1)
-    assert abs(float(deniable.exhaustion_clock(n_arms, budget)) - mp.ceil(root)) <= 1
+    assert abs(float(deniable.privacy.exhaustion_clock(n_arms, budget)) - mp.ceil(root)) <= 1
 
 
 def test_times_of_segments_by_hand() -> None:
     """Clock 6 is the exhaustion clock of budget 0.3: the sixth visit of each segment."""
-    assert deniable.exhaustion_clock(2, 0.3) == 6
+    assert deniable.privacy.exhaustion_clock(2, 0.3) == 6
     arrivals = ["a", "b"] * 5 + ["b", "a", "c"]
-    assert deniable.exhaustion_times(2, 0.3, arrivals) == {"a": 12, "b": 11, "c": None}
-    assert deniable.exhaustion_times(2, 0.3, []) == {}
+    assert deniable.privacy.exhaustion_times(2, 0.3, arrivals) == {"a": 12, "b": 11, "c": None}
+    assert deniable.privacy.exhaustion_times(2, 0.3, []) == {}
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=60), st.floats(0, 0.6))
 def test_times_of_segments_against_positions(arrivals: list[str], budget: float) -> None:
-    threshold = int(deniable.exhaustion_clock(2, budget))
-    times = deniable.exhaustion_times(2, budget, iter(arrivals))
+    threshold = int(deniable.privacy.exhaustion_clock(2, budget))
+    times = deniable.privacy.exhaustion_times(2, budget, iter(arrivals))
     assert set(times) == set(arrivals)
     for segment, time in times.items():
         visits = [i for i, s in enumerate(arrivals, start=1) if s == segment]
@@ -138,7 +138,7 @@ def test_times_of_segments_against_positions(arrivals: list[str], budget: float)
 def test_expected_time_is_the_clock_over_the_share() -> None:
     rows = grid((2, 5, 20), (0.1, 1.0, 3.0), (1e-300, 0.01, 0.25, 1.0))
     want = [mp.ceil(oracle.root(k, g)) / mpf(s) for k, g, s in rows]
-    agree(rows, deniable.expected_exhaustion_time(*columns(rows)), want, 1e-15)
+    agree(rows, deniable.privacy.expected_exhaustion_time(*columns(rows)), want, 1e-15)
 
 
 def test_expected_time_by_simulation() -> None:
@@ -146,6 +146,6 @@ def test_expected_time_by_simulation() -> None:
     rng = np.random.default_rng(5)
     waits = 51 + rng.negative_binomial(51, 0.25, size=200_000)
     standard_error = waits.std() / np.sqrt(waits.size)
-    expected = float(deniable.expected_exhaustion_time(2, 1, 0.25))
+    expected = float(deniable.privacy.expected_exhaustion_time(2, 1, 0.25))
     assert abs(waits.mean() - expected) < 5 * standard_error
     assert abs(waits.mean() - 0.99 * expected) > 5 * standard_error  # 1% off would be noticed

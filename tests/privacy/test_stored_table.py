@@ -1,4 +1,4 @@
-"""Tables read after the experiment has grown: zeros for later arms, the zero row for later segments."""
+"""Tables read after the experiment has grown: later arms have no chance, later segments are unlisted."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def test_a_table_is_widened_by_nothing_but_zeros_and_its_zero_row() -> None:
         more_rows, more_arms = rng.randint(0, 2), rng.randint(0, 2)
         wide = stored_table(table.encoded(), counts, height + more_rows, width + more_arms)
         for segment in range(height + more_rows):
-            own = table.rows[segment] if segment < height else table.zero
+            own = table.rows[segment] if segment < height else table.unlisted
             assert wide.rows[segment] == own + (0,) * more_arms
             for point in (0, 2**63, 2**64 - 1):  # nobody is ever shown an arm of later
                 assert draw(thresholds(wide.rows[segment]), point) < width
-        assert wide.zero == table.zero + (0,) * more_arms
+        assert wide.unlisted == table.unlisted + (0,) * more_arms
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,6 @@ def test_a_table_whose_shape_cannot_be_is_refused(counts: bytes, shape: tuple[in
     with pytest.raises(BrokenPromiseError):
         stored_table(encoded, counts, *shape)
     with pytest.raises(BrokenPromiseError):
-        AuditedTable.stored(1, 1, encoded, counts, n_segments=shape[0], n_arms=shape[1])
+        AuditedTable.stored(
+            1, 1, encoded, counts, decisions=0, published_at=0, n_segments=shape[0], n_arms=shape[1]
+        )

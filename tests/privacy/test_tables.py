@@ -68,13 +68,13 @@ def family(budgets: Row, fixed: Band) -> list[Row]:
 @pytest.mark.parametrize("budgets", VECTORS, ids=lambda v: f"{len(v)}-{min(v)}-{max(v)}")
 def test_bands_keep_every_budget_exactly_and_waste_nothing(budgets: Row) -> None:
     fixed = band(budgets)
-    assert sum(fixed.zero) == SPACE
+    assert sum(fixed.neutral) == SPACE
     assert not excess(budgets, fixed.floors, fixed.ceilings)
-    assert fixed.holds([fixed.zero])
+    assert fixed.holds([fixed.neutral])
     with mp.workdps(400):
         c = {budget: 1 / mp.expm1(mpf(budget) / NANO) for budget in set(budgets)}
         total = mp.fsum(c[budget] for budget in budgets)
-        for floor, zero, budget in zip(fixed.floors, fixed.zero, budgets, strict=True):
+        for floor, zero, budget in zip(fixed.floors, fixed.neutral, budgets, strict=True):
             want = SPACE * c[budget] / (1 + total)
             assert 0 <= floor - want <= 1
             # The weights, up to a unit; more only where a floor of 1 unit takes the space.
@@ -101,7 +101,7 @@ def test_any_two_tables_ever_made_are_within_the_budget(budgets: Row, strategy: 
         rewards = rng.integers(-2, size + 2, size=(4, len(budgets))).tolist()
         recipe = Recipe(strategy, budgets, tuple(range(len(budgets))), cap=1)
         table = recipe.table(recipe.counts(shows, rewards))
-        rows += [*table.rows, table.zero]
+        rows += [*table.rows, table.unlisted]
     low, high = extremes(rows)
     assert not excess(budgets, low, high)
     # Not vacuous: somewhere an arm used nearly all of its budget.
@@ -158,7 +158,7 @@ def test_a_table_is_a_function_of_its_counts() -> None:
     assert one == again
     assert one.digest() == again.digest()
     assert decoded_table(one.encoded(), 2) == one
-    assert one.row(-1) == one.zero == fixed.zero
+    assert one.row(-1) == one.unlisted == fixed.neutral
 
 
 @pytest.mark.parametrize("broken", [b"", b"1" * 17, b"1" * 18, b"1" * 36])
@@ -172,9 +172,9 @@ def test_broken_documents_are_refused(broken: bytes) -> None:
 )
 def test_rows_that_are_no_distribution_are_refused(row: Row) -> None:
     with pytest.raises(BrokenPromiseError):
-        Table(rows=(row,), zero=(SPACE // 2, SPACE // 2))
+        Table(rows=(row,), unlisted=(SPACE // 2, SPACE // 2))
     with pytest.raises(InvalidArgumentError):
-        Table(rows=(), zero=(SPACE // 2, SPACE // 2))
+        Table(rows=(), unlisted=(SPACE // 2, SPACE // 2))
 
 
 @pytest.mark.parametrize("n_arms", [2, 3, 7, 8, 9, 1000])
@@ -206,7 +206,7 @@ def test_floors_rounded_down_are_caught(budgets: Row) -> None:
         ((good.floors[0] - 1, *good.floors[1:]), good.ceilings),
         (good.floors, (ceiling, *good.ceilings[1:])),
     ):
-        faulty = Band(floors, ceilings, good.zero)
+        faulty = Band(floors, ceilings, good.neutral)
         assert excess(budgets, floors, ceilings) == [0]
         with pytest.raises(BrokenPromiseError):
             faulty.check(budgets)
@@ -240,7 +240,7 @@ def test_a_uniform_zero_row_breaks_budgets_by_arm() -> None:
         Table((late,), uniform).check(budgets)
     assert not fixed.holds([uniform])
     assert excess(budgets, *extremes([late, uniform])) == [0, 1]
-    assert not excess(budgets, *extremes([late, fixed.zero]))
+    assert not excess(budgets, *extremes([late, fixed.neutral]))
 
 
 def test_early_uniform_rows_of_a_small_and_a_large_budget_would_break_it() -> None:
@@ -257,7 +257,7 @@ def test_a_band_without_a_sound_zero_row_is_refused() -> None:
     with pytest.raises(BrokenPromiseError):
         Band(good.floors, good.ceilings, (SPACE, 0)).check((NANO, NANO))
     with pytest.raises(BrokenPromiseError):
-        Band(good.floors, good.ceilings, (good.zero[0], good.zero[1] - 1)).check((NANO, NANO))
+        Band(good.floors, good.ceilings, (good.neutral[0], good.neutral[1] - 1)).check((NANO, NANO))
 
 
 def test_an_arm_that_some_rows_never_show_is_proof() -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from mpmath import mp
 from tests.agreement import agree
 
-from deniable import DynamicStrategy, Tracker, highest_belief, lowest_belief
+from deniable import Dynamic, highest_belief
 from deniable.errors import InvalidArgumentError
+from deniable.privacy import Tracker, lowest_belief
 
 Table = list[list[float]]
 
@@ -107,12 +108,15 @@ def test_beliefs_stay_within_the_budgets_bounds(
     n_arms: int, budget: float, clocks: list[int], prior: float, data: st.DataObject
 ) -> None:
     """Segments with any clocks and greedy arms: no shown arm moves a belief beyond the bounds."""
-    strategy = DynamicStrategy(n_arms, budget)
+    strategy = Dynamic(budget)
     greedy = data.draw(
         st.lists(st.integers(0, n_arms - 1), min_size=len(clocks), max_size=len(clocks))
     )
     shown = np.column_stack(
-        [strategy.mechanism(n).shown_distribution(g) for n, g in zip(clocks, greedy, strict=True)]
+        [
+            strategy.mechanism(n, n_arms).shown_distribution(g)
+            for n, g in zip(clocks, greedy, strict=True)
+        ]
     )
     rest = (1 - prior) / (len(clocks) - 1)
     before = np.array([prior, *[rest] * (len(clocks) - 1)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sqlalchemy import select
-from tests.patience import eventually
+from tests.service.support import published
 
 from deniable.privacy.tables import Row, decoded_table
 from deniable.service.service import Deniable
@@ -23,15 +23,14 @@ def taught(
             key, [(f"{name}{segment}{i}", segment) for i in range(visitors)]
         )
         service.reward_batch([(one.id, int(one.arm == arm)) for one in shown])
-    # A table that the publisher's own thread was making meanwhile, from fewer rewards, may win.
-    eventually(lambda: service.experiments.publish(key) is not None, "a table with all of them")
+    published(service, key)
 
 
 def rows_of(service: Deniable, key: str) -> list[Row]:
-    """Every row of every table that an experiment ever published; the first is its zero row."""
+    """Every row of every table that was ever published; first that of unlisted segments."""
     width = len(service.experiments.get(key).arms)
     published = [decoded_table(table.rows, width) for table in service.experiments.tables(key)]
-    return [row for table in published for row in (table.zero, *table.rows)]
+    return [row for table in published for row in (table.unlisted, *table.rows)]
 
 
 def entries_of(service: Deniable, key: str) -> list[tuple[int, int, int, int]]:

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 from tests.promise.support import entries_of, rows_of, taught
-from tests.service.support import running, serving
+from tests.service.support import published, running, serving
 
 from deniable.privacy.exact import exp_floor
 from deniable.privacy.tables import decoded_table
@@ -33,7 +33,7 @@ def lived(service: Deniable, budgets: tuple[float, ...], strategy: str) -> None:
     service.experiments.pause("x")
     service.decide_batch("x", [(f"p{i}", "ab"[i % 2]) for i in range(20)])
     service.experiments.resume("x")
-    service.experiments.publish("x")
+    published(service, "x")
 
 
 def served(service: Deniable) -> list[tuple[int, ...]]:
@@ -45,7 +45,7 @@ def served(service: Deniable) -> list[tuple[int, ...]]:
     found = []
     for number, role, segment, _shown in entries_of(service, "x"):
         listed = role == Role.MEMBER and segment not in (None, UNKNOWN_SEGMENT)
-        found.append(tables[number].rows[segment] if listed else tables[number].zero)
+        found.append(tables[number].rows[segment] if listed else tables[number].unlisted)
     return found
 
 

@@ -55,8 +55,8 @@ def test_visiting_and_erasing_for_ever(store_url: str) -> None:
         assert service.firm.current() == before
         total = sum(cell.shows for cell in counts)
         assert sum(cell.shows for cell in service.experiments.counts("checkout")) == total + 1
-        # The zero row is not the row of either segment here, so the difference matters.
+        # The neutral row is not the row of either segment here, so the difference matters.
         last = decoded_table(service.experiments.tables("checkout")[-1].rows, 2)
-        assert last.zero not in last.rows
-        assert last.zero in rows_of(service, "checkout")
+        assert last.unlisted not in last.rows
+        assert last.unlisted in rows_of(service, "checkout")
         assert service.ledger.verify().sound

@@ -18,7 +18,7 @@ import pytest
 from mpmath import mp, mpf
 from sqlalchemy import select, update
 from tests.promise.support import entries_of, taught
-from tests.service.support import running, serving
+from tests.service.support import published, running, serving
 
 from deniable.audit.exact import exact_proof
 from deniable.audit.log import audit_log
@@ -26,7 +26,6 @@ from deniable.audit.promise import GIVEN_THE_TIME
 from deniable.documents.rendering import markdown
 from deniable.errors import BrokenPromiseError, InvalidArgumentError, WrongStateError
 from deniable.privacy.tables import Table, decoded_table
-from deniable.service import table_making
 from deniable.service.drafts import NewArm
 from deniable.service.experiment_state import _state
 from deniable.service.service import Deniable
@@ -42,9 +41,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "constant": {"strategy": "constant"},
     "dynamic": {"strategy": "dynamic"},
     "joint": {"strategy": "joint"},
-    "joint across time": {"strategy": "joint", "across_time": True},
-    "constant with a trace": {"strategy": "constant", "trace_budget": 1.0},
-    "joint with a trace": {"strategy": "joint", "trace_budget": 1.0},
     "in a layer": {"strategy": "dynamic", "layer": "page", "holdout": 0.2},
     "by arm": {
         "strategy": "dynamic",
@@ -80,7 +76,7 @@ def grown(service: Deniable, **options: Any) -> None:
 
 
 def stored(service: Deniable, key: str = "checkout") -> list[tuple[int, dict[str, Any], list[Any]]]:
-    """(version, counts, rows with the zero row first) of each table, from the bytes as stored."""
+    """(version, counts, rows) of each table as stored; the first row is for unlisted segments."""
     identity = bytes.fromhex(service.experiments.get(key).id)
     query = select(tables).where(tables.c.experiment_id == identity).order_by(tables.c.number)
     with service._store.read() as connection:
@@ -121,7 +117,7 @@ def test_every_table_keeps_the_budget_and_every_audit_says_so(memory: Deniable, 
         assert all(sum(row) == 2**64 for row in rows)
         assert len(rows) == len(counts["shows"]) + 1
         assert kept(rows, budgets)
-        if "joint" not in way or counts["floors"] is not None:
+        if "joint" not in way:
             together.setdefault(version, []).extend(rows)
     # Over all tables of a version, whatever segments they list; over all versions they are not kept.
     assert all(kept(rows, budgets) for rows in together.values())
@@ -130,33 +126,30 @@ def test_every_table_keeps_the_budget_and_every_audit_says_so(memory: Deniable, 
         assert not kept(everything, budgets)
     audit = memory.audits.run("checkout")
     assert audit.sound, [check for check in audit.checks if check.outcome == "broken"]
-    assert audit.promise.stated_grade == GIVEN_THE_TIME
+    assert audit.promise.grade == GIVEN_THE_TIME
     assert audit.promise.versions == {1: (0, 1), 2: (0, 1, 2)}
     assert memory.ledger.verify().problem is None
     assert memory.audits.firm().sound
 
 
-@pytest.mark.parametrize("way", ["constant", "joint with a trace"])
+@pytest.mark.parametrize("way", ["constant", "joint"])
 def test_on_every_store_and_in_every_reading(service: Deniable, tmp_path: Path, way: str) -> None:
     grown(service, **WAYS[way])
     before = service.experiments.get("checkout").table_number
     shown = {
         one.number: decoded_table(one.rows, 3) for one in service.experiments.tables("checkout")
     }
-    for number, (_, counts, (zero, *rows)) in enumerate(stored(service), 1):
+    for number, (_, counts, (unlisted, *rows)) in enumerate(stored(service), 1):
         height, width = len(counts["shows"]), len(counts["shows"][0])
         later = (0,) * (3 - width)
-        assert shown[number].zero == zero + later
+        assert shown[number].unlisted == unlisted + later
         assert shown[number].rows[:height] == tuple(row + later for row in rows)
-        assert set(shown[number].rows[height:]) <= {zero + later}
+        assert set(shown[number].rows[height:]) <= {unlisted + later}
         assert len(shown[number].rows) == 4
     assert service.audits.run("checkout").sound
     assert service.audits.firm().sound
     assert service.ledger.verify().problem is None
-    # The log of the whole life, checked from the file alone, with a copy for canaries in it.
-    copy, table = service.scratch.make("checkout")
-    assert decoded_table(table.rows, 3).rows[3] == decoded_table(table.rows, 3).zero
-    service.decide_batch(copy.key, [(f"canary{i}", "abcd"[i % 4]) for i in range(40)])
+    # The log of the whole life, checked from the file alone.
     service.ledger.export_log(tmp_path / "log.parquet")
     found = audit_log(tmp_path / "log.parquet")
     assert found.sound, found.verdict
@@ -175,7 +168,7 @@ def test_on_every_store_and_in_every_reading(service: Deniable, tmp_path: Path, 
     assert service.audits.run("checkout").sound
 
 
-def test_a_new_segment_gets_the_zero_row_until_the_next_table(memory: Deniable) -> None:
+def test_a_new_segment_is_unlisted_until_the_next_table(memory: Deniable) -> None:
     running(memory, strategy="constant", budget=3.0)
     taught(memory, "checkout", {"a": "old", "b": "new"}, visitors=200)
     memory.decide("checkout", "somebody", "c")  # the writer knows the table in force
@@ -186,13 +179,13 @@ def test_a_new_segment_gets_the_zero_row_until_the_next_table(memory: Deniable) 
         experiment = experiments.by_key(connection, "checkout")
         state = _state(connection, experiment, memory._key)
     assert state.segments["c"] == 2
-    assert state.rows[2] == state.zero
-    assert state.rows[0] != state.zero != state.rows[1]
+    assert state.rows[2] == state.unlisted
+    assert state.rows[0] != state.unlisted != state.rows[1]
     memory.decide_batch("checkout", [(f"c{i}", "c") for i in range(50)])
     assert entries_of(memory, "checkout")[-50:][0][:3] == (number, Role.MEMBER, 2)
     taught(memory, "checkout", {"c": "bold"}, visitors=100, name="d")
-    zero, *rows = stored(memory)[-1][2]
-    assert rows[2] not in (zero, rows[0], rows[1])
+    unlisted, *rows = stored(memory)[-1][2]
+    assert rows[2] not in (unlisted, rows[0], rows[1])
 
 
 def test_who_came_before_stays_unlisted_and_keeps_the_arm(memory: Deniable) -> None:
@@ -205,27 +198,14 @@ def test_who_came_before_stays_unlisted_and_keeps_the_arm(memory: Deniable) -> N
     assert {entry[2] for entry in entries_of(memory, "checkout")} == {-1}
 
 
-def test_counts_with_a_trace_budget_go_on_where_they_were(
-    memory: Deniable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without the noise, the sums are those of all decisions, each once."""
-    monkeypatch.setattr(table_making, "discrete_laplace", lambda *_: 0)
-    grown(memory, strategy="constant", trace_budget=1.0)
+def test_counts_go_on_where_they_were(memory: Deniable) -> None:
+    """The sums are those of all decisions, each once."""
+    grown(memory, strategy="constant")
     taught(memory, "checkout", {"d": "new"}, visitors=30, name="last")
     expected = Counter((segment, arm) for _, _, segment, arm in entries_of(memory, "checkout"))
-    # Visitors who do not click enter once a table is replaced: one more publication has them all.
-    assert memory.experiments.publish("checkout") is not None
+    published(memory)
     shows = stored(memory)[-1][1]["shows"]
     assert [[expected[s, a] for a in range(3)] for s in range(4)] == shows
-
-
-def test_noise_is_added_to_new_cells_too(memory: Deniable, monkeypatch: pytest.MonkeyPatch) -> None:
-    running(memory, strategy="constant", trace_budget=1.0, arms=["old", "new"])
-    memory.experiments.add_segment("checkout", "c")
-    monkeypatch.setattr(table_making, "discrete_laplace", lambda *_: 7)
-    memory.experiments.add_arm("checkout", "bold")
-    counts = stored(memory)[-1][1]  # nobody came: all noise
-    assert counts["shows"] == counts["rewards"] == [[7] * 3] * 3
 
 
 # -- faults -----------------------------------------------------------------------------------
@@ -245,11 +225,11 @@ def test_tables_that_were_widened_otherwise_are_accused(memory: Deniable) -> Non
     grown(memory, strategy="constant")
     promise = memory.audits.promise("checkout")
     early = promise.tables[1]
-    rows, zero = early.table.rows, early.table.zero
+    rows, unlisted = early.table.rows, early.table.unlisted
     assert not accused(memory, 2, early.table)
-    assert accused(memory, 2, Table((*rows[:2], rows[0], rows[3]), zero))
+    assert accused(memory, 2, Table((*rows[:2], rows[0], rows[3]), unlisted))
     shared = tuple((row[0], row[1] - 5, 5) for row in rows)
-    assert accused(memory, 2, Table(shared, (zero[0], zero[1] - 5, 5)))
+    assert accused(memory, 2, Table(shared, (unlisted[0], unlisted[1] - 5, 5)))
 
 
 def test_tables_of_another_shape_than_the_chain_says_are_accused(memory: Deniable) -> None:
@@ -313,7 +293,7 @@ def test_entries_that_cannot_be_are_not_believed(
     """Written by somebody who can extend the chain: its links hold, and what it says does not."""
     running(memory, strategy="constant")
     details: dict[str, dict[str, Any]] = {
-        "add_arm": {"arm": "x", "budget_nano": None, "version": 2, "grade": GIVEN_THE_TIME},
+        "add_arm": {"arm": "x", "budget_nano": None, "version": 2},
         "add_segment": {"segment": "x", "after": 1},
     }
     with memory._store.begin() as connection:
@@ -332,7 +312,6 @@ def test_an_own_budget_above_the_committed_one_is_not_believed(memory: Deniable)
         "arm": "z",
         "budget_nano": 1_000_000_001,
         "version": 2,
-        "grade": GIVEN_THE_TIME,
     }
     with memory._store.begin() as connection:
         experiment = experiments.by_key(connection, "checkout")
@@ -366,19 +345,6 @@ def test_changed_entries_and_rows_are_noticed(service: Deniable, kind: str) -> N
     assert "segments" in str(service.ledger.verify().problem)
     with pytest.raises(WrongStateError, match="ledger verify"):
         service.decide("checkout", "somebody", "e")
-
-
-def test_a_table_that_was_made_before_a_segment_was_added_is_thrown_away(
-    service: Deniable,
-) -> None:
-    running(service, strategy="constant")
-    with service._store.read() as connection:
-        experiment = experiments.by_key(connection, "checkout")
-        made = table_making.next_table(connection, experiment)
-    service.experiments.add_segment("checkout", "c")
-    with service._store.begin() as connection:
-        assert table_making.put_into_force(connection, experiment, made) is None
-    assert service.experiments.get("checkout").table_number == 1
 
 
 # -- refusals ---------------------------------------------------------------------------------
@@ -429,14 +395,6 @@ def test_the_joint_strategy_has_its_limits(memory: Deniable) -> None:
     life.pause("long")
     assert len(life.add_arm("long", "more").arms) == 4
     assert life.get("long").status == "paused"
-
-
-def test_experiments_that_follow_scores_do_not_grow(memory: Deniable) -> None:
-    running(memory, strategy="gate")
-    with pytest.raises(WrongStateError, match="follows scores"):
-        memory.experiments.add_arm("checkout", "more")
-    with pytest.raises(WrongStateError, match="follows scores"):
-        memory.experiments.add_segment("checkout", "more")
 
 
 def test_documents_say_what_was_added(memory: Deniable) -> None:

@@ -33,7 +33,8 @@ def test_two_ids_of_one_person_are_two_spends() -> None:
         a, b = rows_of(service, "checkout")[-2:]
         for visitor in ("cookie", "login"):
             service.decide("checkout", visitor, "a")
-        assert len(entries_of(service, "checkout")) == 2 * 60 + 2
+        members = [entry for entry in entries_of(service, "checkout") if entry[2] >= 0]
+        assert len(members) == 2 * 60 + 2
     pair = Fraction(a[0], b[0]) ** 2
     assert exp_floor(1_000_000_000) < pair <= exp_floor(1_000_000_000) ** 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 import pytest
@@ -84,6 +85,25 @@ def test_it_is_free_again_a_window_after_the_last_answer(store_url: str, clock: 
         assert service.firm.current().committed_nano == NANO
 
 
+def test_showing_a_kept_arm_is_an_answer(store_url: str, clock: Clock) -> None:
+    """Bulk evaluation draws nothing, but it shows arms: the window begins after it."""
+    with serving(store_url, budget=1) as service:
+        service.experiments.create("first", arms=["x", "y"], segments=["a", "b"], budget=1)
+        service.experiments.start("first")
+        service.decide("first", "v", "a")
+        clock.passes(service, 1, 95)
+        assert service.visitors.decisions("stranger") == {}
+        assert set(service.visitors.decisions("v")) == {"first"}
+        service.experiments.stop("first")
+        assert not starts(service, "second")
+        clock.passes(service, 96, 185)
+        assert not starts(service, "third")
+        clock.passes(service, 186, 187)
+        assert starts(service, "fourth")
+        assert service.audits.firm().sound
+        assert service.ledger.verify().sound
+
+
 @pytest.mark.parametrize("days", [8, 91, 400, 30_000])
 def test_a_clock_that_jumps_ahead_frees_nothing(store_url: str, clock: Clock, days: int) -> None:
     with serving(store_url, budget=1) as service:
@@ -96,6 +116,32 @@ def test_a_clock_that_jumps_ahead_frees_nothing(store_url: str, clock: Clock, da
         clock.at(1)
         assert not starts(service, "back")
         assert service.firm.current().committed_nano == NANO
+        assert service.audits.firm().sound
+
+
+@pytest.mark.parametrize("hours", [2, 50, 24 * 400])
+def test_a_clock_that_was_ahead_can_be_corrected(store_url: str, clock: Clock, hours: int) -> None:
+    """The chain's time does not go back; one entry tells of the correction, and all verifies."""
+    clock.at(hours / 24)
+    with serving(store_url, budget=1) as service:
+        service.experiments.create("first", arms=["x", "y"], segments=["a", "b"], budget=1)
+        service.experiments.start("first")
+        early = service.decide("first", "v", "a")
+    clock.at(0)
+    with open_service(store_url) as service:
+        service.beat()
+        late = service.decide("first", "w", "b")
+        service.reward_batch([(early.id, 1), (late.id, 1)])
+        service.beat()
+        entries = service.ledger.entries()
+        (told,) = [entry for entry in entries if entry.kind == "clock"]
+        assert json.loads(told.detail)["behind"] >= hours * DAY // 24
+        recorded = [entry.recorded_at for entry in entries]
+        assert recorded == sorted(recorded)
+        clock.at(1 / 24)
+        service.experiments.stop("first")
+        assert service.ledger.verify().problem is None
+        assert service.audits.run("first").sound
         assert service.audits.firm().sound
 
 

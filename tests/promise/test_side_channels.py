@@ -13,7 +13,7 @@ from tests.service.http.site import Site, running_site
 from tests.service.support import running, serving
 
 from deniable.errors import WrongStateError
-from deniable.service.http.metrics import REWARD_STEP, ROUTES, Tally
+from deniable.service.http.metrics import RELEASE_SECONDS, REWARD_STEP, ROUTES, Tally
 from deniable.service.service import open as open_service
 
 ARMS = ["a", "the-much-longer-arm", "middle"]
@@ -60,7 +60,8 @@ def test_also_when_everybody_gets_one_arm(site: Site) -> None:
 
 
 def test_metrics_do_not_show_a_single_reward(site: Site) -> None:
-    tally = Tally()
+    clock = [0.0]
+    tally = Tally(clock=lambda: clock[0])
 
     def text() -> str:
         return tally.exposition().decode()
@@ -68,8 +69,10 @@ def test_metrics_do_not_show_a_single_reward(site: Site) -> None:
     nothing = text()
     for place in range(1, 2 * REWARD_STEP + 1):
         tally.request(ROUTES.index("reward"), 204, 0.0015)
-        if place < REWARD_STEP:
-            assert text() == nothing
+        tally.observe(site.service.figures, 0)
+        assert text() == nothing, place
+    clock[0] = RELEASE_SECONDS
+    tally.observe(site.service.figures, 0)
     assert 'deniable_requests_total{route="reward",status="2xx"} 200.0' in text()
     assert 'request_seconds_sum{route="reward"}' not in text()
     # Whole figures of the writer: rewards, and the transactions that each of them is.
@@ -81,6 +84,34 @@ def test_metrics_do_not_show_a_single_reward(site: Site) -> None:
     tally.observe(site.service.figures, 0)
     assert site.service.figures.rewards == 5
     assert text() == before
+
+
+def test_no_text_of_a_segment_changes_the_status(site: Site) -> None:
+    path = "/v1/experiments/checkout/decisions"
+    for number, segment in enumerate(("a", "", "s" * 129, "s" * 513, "s" * 20_000)):
+        body = {"visitor": f"long {number}", "segment": segment}
+        answer = site.client.post(path, json=body, headers=site.headers("decide"))
+        assert answer.status_code == 200, len(segment)
+    for length in (1, 128):  # a full batch of the longest names that can be listed
+        some = [{"visitor": f"b{length} {n}", "segment": "\0" * length} for n in range(1_000)]
+        answer = site.client.post(
+            f"{path}/batch", json={"visitors": some}, headers=site.headers("decide")
+        )
+        assert answer.status_code == 200, length
+
+
+def test_private_exports_are_readable_by_their_owner_only(site: Site, tmp_path: Path) -> None:
+    site.service.experiments.create("f", arms=["a", "b"], segments=["=1+1", "x"], budget=1)
+    site.service.experiments.start("f")
+    site.service.decide("f", "v", "=1+1")
+    for ending in ("csv", "jsonl", "parquet"):
+        path = tmp_path / f"log.{ending}"
+        path.touch(mode=0o644)
+        site.service.ledger.export(path, experiment="f", shape="private")
+        assert path.stat().st_mode & 0o777 == 0o600
+        site.service.ledger.export_log(tmp_path / f"chain.{ending}")
+        assert (tmp_path / f"chain.{ending}").stat().st_mode & 0o777 == 0o600
+    assert ",'=1+1," in (tmp_path / "log.csv").read_text()
 
 
 def test_ids_tell_nothing_of_arm_segment_or_batch(site: Site) -> None:

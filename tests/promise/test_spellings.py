@@ -9,8 +9,7 @@ from tests.promise.support import entries_of
 from tests.service.support import running, serving
 
 from deniable.errors import InvalidArgumentError
-from deniable.service import batch, jobs
-from deniable.service.ids import INVISIBLE, normalised, spellings
+from deniable.service.ids import INVISIBLE, normalised
 
 NAME = "Zo\u00eb-17"
 SPELLINGS = [
@@ -65,7 +64,9 @@ def test_what_nobody_sees_makes_no_second_draw(store_url: str) -> None:
         assert [one.risk for one in service.visitors.stored(NAME)] == [0]
 
 
-@pytest.mark.parametrize("nothing", ["\u200b", " \x00 ", "\ufeff\ufeff", "\U000e0001"])
+@pytest.mark.parametrize(
+    "nothing", ["\u200b", " \x00 ", "\ufeff\ufeff", "\U000e0001", "\u2800", "\ufffc", "\U0001d159"]
+)
 def test_an_id_of_nothing_visible_is_refused(nothing: str) -> None:
     with serving("memory:") as service:
         running(service)
@@ -81,34 +82,6 @@ def test_every_control_and_format_character_is_removed() -> None:
     for number in range(0xD800):  # and what is left has its form at once
         once = normalised(f"a{chr(number)}\u0308b")
         assert normalised(once) == once
-
-
-def test_forms_of_earlier_versions_keep_their_arm(
-    store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Decisions and tombstones of ids as written, and of ids that were composed and trimmed only."""
-    raw = " Zoe\u0308\u200b"
-    as_written, trimmed, now = spellings(raw)
-    with serving(store_url) as service:
-        for key, form in (("one", as_written), ("two", trimmed), ("three", now)):
-            running(service, key)
-            with monkeypatch.context() as before:
-                before.setattr(batch, "normalised", lambda _visitor, form=form: form)
-                before.setattr(batch, "spellings", lambda _visitor, form=form: [form])
-                before.setattr(jobs, "normalised", lambda visitor: visitor)
-                old = service.decide(key, raw, "a")
-                # One who was known by the present form too, and is another visitor.
-                before.setattr(batch, "normalised", lambda visitor: visitor)
-                before.setattr(batch, "spellings", lambda visitor: [visitor])
-                other = service.decide(key, now, "b")
-            assert (old == other) == (form == now)
-            assert service.decide(key, raw, "b") == old
-            assert service.decide_batch(key, [(now, "a"), (raw, "a")]) == [other, old]
-            assert service.visitors.decisions(raw)[key] == old
-        service.visitors.erase([raw])
-        for key in ("one", "two", "three"):
-            service.decide(key, raw, "a")
-        assert {one.risk for one in service.visitors.stored(raw)} == {0}
 
 
 def test_capitals_and_marks_inside_tell_ids_apart(store_url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from pathlib import Path
@@ -10,18 +11,17 @@ import pytest
 from tests.service.http.site import running_site
 from tests.service.support import running, serving
 
-from deniable._types import JsonObject
-from deniable.errors import BrokenPromiseError, WrongStateError
+from deniable.errors import BrokenPromiseError, InsufficientBudgetError, WrongStateError
 from deniable.privacy.epochs import LEAST_NEW
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.storage import promise_entries
+from deniable.storage import times
+from deniable.storage.account_rules import DAY, HOUR
 
 pytestmark = pytest.mark.usefixtures("strict_audits")
 
 OF_ONE_EXPERIMENT = {
     "budget": "UPDATE experiments SET budget_nano = 5000000000 WHERE key = 'bad'",
-    "trace budget": "UPDATE experiments SET trace_nano = 7 WHERE key = 'bad'",
     "strategy": "UPDATE experiments SET strategy = 'dynamic' WHERE key = 'bad'",
     "slots": "UPDATE experiments SET slots = zeroblob(125) WHERE key = 'bad'",
     "layer": "UPDATE experiments SET layer = 'other' WHERE key = 'bad'",
@@ -60,6 +60,7 @@ OF_THE_STORE = {
     "shown arm": "UPDATE decisions SET shown = 1 - shown",
     "counters": "UPDATE counters SET value = value + 1000000",
     "counters as text": "UPDATE counters SET shows = 'many'",
+    "tag": "UPDATE experiments SET tag = tag + 1",
     "last answer": "UPDATE answers SET hour = 0",
     "last answer as text": "UPDATE answers SET hour = 'never'",
     "last answers": "DELETE FROM answers",
@@ -131,9 +132,8 @@ def test_a_service_that_runs_meanwhile_stops_serving_it(url: str, what: str) -> 
     """It has the true table in memory. When it looks for the next one it finds the row changed."""
     with open_service(url) as service:
         service.decide("bad", "first", "a")
+        service._publisher.close()  # it has looked once, and found nothing
         changed(url, OF_ONE_EXPERIMENT[what])
-        with pytest.raises(BrokenPromiseError):
-            service.experiments.publish("bad")
         service.decide_batch("bad", [(f"n{i}", "a") for i in range(3 * LEAST_NEW)])
         service._publisher.close()  # it has looked
         assert_refused(service)
@@ -143,6 +143,8 @@ def test_a_service_that_runs_meanwhile_stops_serving_it(url: str, what: str) -> 
 def test_a_changed_budget_leaves_no_table_behind(url: str) -> None:
     """Raise it, let a table be published, change it back: the table would still be in force."""
     with open_service(url) as service:
+        service.writer.engine._grown = lambda _state: None  # nobody else publishes
+        service.decide_batch("bad", [(f"n{i}", "a") for i in range(LEAST_NEW)])
         changed(url, OF_ONE_EXPERIMENT["budget"])
         with pytest.raises(BrokenPromiseError):
             service.experiments.publish("bad")
@@ -187,25 +189,87 @@ def test_a_last_answer_that_is_no_hour_is_named_and_never_chained(url: str) -> N
         assert service.ledger.verify().sound
 
 
-def test_entries_from_before_these_were_chained_stay_valid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Older stores do not chain the planned visitors and the times of tables."""
-    create, table = promise_entries.create_detail, promise_entries.table_detail
+TOMBSTONES = {
+    "all replaced": "UPDATE tombstones SET visitor = randomblob(16)",
+    "one replaced": "UPDATE tombstones SET visitor = randomblob(16) WHERE rowid = 1",
+    "one longer": "UPDATE tombstones SET visitor = CAST(visitor || x'00' AS BLOB) WHERE rowid = 1",
+    "of another erasure": "UPDATE tombstones SET entry = (SELECT max(entry) FROM tombstones)",
+    "one removed": "DELETE FROM tombstones WHERE rowid = 1",
+    "one erasure removed": "DELETE FROM tombstones WHERE entry = (SELECT min(entry) FROM tombstones)",
+    "all removed": "DELETE FROM tombstones",
+    "one added": "INSERT INTO tombstones SELECT experiment_id, randomblob(16), entry "
+    "FROM tombstones WHERE rowid = 1",
+}
 
-    def without(name: str, detail: JsonObject) -> JsonObject:
-        return {key: value for key, value in detail.items() if key != name}
 
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            promise_entries, "create_detail", lambda *a: without("planned_visitors", create(*a))
-        )
-        patch.setattr(
-            promise_entries, "table_detail", lambda *a: without("published_at", table(*a))
-        )
-        with serving(f"sqlite:///{tmp_path / 'store.db'}", budget=10) as service:
-            running(service, "old", arms=["x", "y"], planned_visitors=9)
-    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
-        service.decide_batch("old", [(f"v{i}", "ab"[i % 2]) for i in range(3 * LEAST_NEW)])
+@pytest.mark.parametrize("what", TOMBSTONES)
+def test_one_change_of_tombstones_is_noticed(url: str, what: str) -> None:
+    """Without its tombstone an erased visitor is drawn for again, at a risk."""
+    with open_service(url) as service:
+        service.visitors.erase([f"v{i}" for i in range(5)])
+        service.visitors.erase([f"v{i}" for i in range(5, 9)])
         assert service.ledger.verify().sound
-        assert service.audits.run("old").sound
+    changed(url, TOMBSTONES[what])
+    with open_service(url) as service:
+        service.decide_batch("bad", [(f"v{i}", "a") for i in range(9)])
+        assert "tombstones of experiment" in str(service.ledger.verify().problem)
+        assert not service.audits.run("bad").sound
+        assert not service.audits.firm().sound
+
+
+def test_last_answers_set_back_free_nothing_and_are_noticed(tmp_path: Path) -> None:
+    """Known visitors only for 95 days; then one UPDATE pretends that nobody came, and a stop."""
+    address, now = f"sqlite:///{tmp_path / 'store.db'}", [times.now()]
+    with times.running_on(lambda: now[0]):
+        with serving(address, budget=1) as service:
+            for key in ("first", "second"):
+                service.experiments.create(key, arms=["x", "y"], segments=["a", "b"], budget=1)
+            service.experiments.start("first")
+            for _ in range(96):
+                service.decide("first", "v", "a")
+                now[0] += DAY + 1
+                service.beat()
+            assert service.ledger.verify().sound
+        changed(address, "UPDATE answers SET hour = hour - 95 * 24")
+        with open_service(address) as service:
+            assert "last answer of experiment 'first'" in str(service.ledger.verify().problem)
+            assert not service.audits.firm().sound
+            service.experiments.stop("first")
+            with pytest.raises(InsufficientBudgetError):
+                service.experiments.start("second")
+            (stop,) = (e.detail for e in service.ledger.entries() if e.kind == "stop")
+            assert json.loads(stop)["last_answer"] == (now[0] - DAY - 1) // HOUR
+            changed(address, "DELETE FROM answers")
+            with pytest.raises(InsufficientBudgetError):
+                service.experiments.start("second")
+            assert not service.ledger.verify().sound
+
+
+def test_a_last_answer_in_the_future_is_noticed(url: str) -> None:
+    """It would count for ever."""
+    changed(url, "UPDATE answers SET hour = hour + 1000")
+    with open_service(url) as service:
+        assert "last answer of experiment" in str(service.ledger.verify().problem)
+
+
+def test_the_last_answers_are_chained_once_a_day(tmp_path: Path) -> None:
+    """Also where other entries are recorded all the time."""
+    start = times.now()
+    now = [start]
+    with times.running_on(lambda: now[0]), serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        running(service, "one")
+        running(service, "two")
+        for hour in range(80):
+            now[0] = start + hour * HOUR
+            if hour < 30:
+                service.decide("one", "v", "a")
+            service.decide("two", f"v{hour}", "a")
+            service.experiments.note("two", "looked at it")
+            service.beat()
+        clocks = [json.loads(e.detail) for e in service.ledger.entries() if e.kind == "clock"]
+        ids = [service.experiments.get(key).id for key in ("one", "two")]
+        hours = [[clock["answers"].get(identity) for identity in ids] for clock in clocks]
+        first = start // HOUR
+        # The first answer of an hour is followed by the entry, where it is due.
+        assert hours == [[first + 25, first + 24], [first + 29, first + 50], [None, first + 75]]
+        assert service.ledger.verify().sound

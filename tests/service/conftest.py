@@ -3,14 +3,11 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 from tests.postgres import PostgresServer
 from tests.service.support import serving
 
-from deniable.privacy.noise import discrete_laplace
-from deniable.service import table_making
 from deniable.service.service import Deniable
 
 
@@ -23,11 +20,10 @@ def service(store_url: str) -> Iterator[Deniable]:
 
 @pytest.fixture
 def fixed_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws and noise are the same every time, where one thread takes them: on `memory:` stores."""
+    """Draws are the same every time, where one thread takes them: on `memory:` stores."""
     monkeypatch.setenv("DENIABLE_VISITOR_KEY", "5a" * 32)
     seeded = random.Random(8).randbytes
     monkeypatch.setattr(os, "urandom", seeded)
-    monkeypatch.setattr(table_making, "discrete_laplace", partial(discrete_laplace, entropy=seeded))
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_a_change_returns_what_is_stored(store_url: str) -> None:
             lambda: change.add_segment("e", '"c"'),
             lambda: change.stop("e", promote="bold"),
             lambda: change.duplicate("e", "f"),
-            lambda: change.redraft("f", arms=["x", "y"], budget=1, trace_budget=2),
+            lambda: change.redraft("f", arms=["x", "y"], budget=1),
             lambda: change.replan({"f": (NANO // 4, "dynamic")})[0],
             lambda: change.start("f", share=0.5),
             lambda: change.stop("f"),
@@ -232,7 +232,8 @@ def test_switching_an_arm_off(service: Deniable) -> None:
     assert {d.arm for d in after} == {"old", "bold"}
     assert service.decide_batch("checkout", [(f"v{i}", "b") for i in range(SURE)]) == before
     promised = next(e for e in service.ledger.entries() if e.kind == "switch_off")
-    assert json.loads(promised.detail)["grade"] == "given the time"
+    assert json.loads(promised.detail)["version"] == 2
+    assert service.audits.promise("checkout").grade == "given the time"
     with pytest.raises(WrongStateError, match="already"):
         service.experiments.switch_off("checkout", "new")
     with pytest.raises(WrongStateError, match="two arms"):
@@ -300,7 +301,6 @@ def test_rewards_have_values_metrics_and_caps(service: Deniable) -> None:
         ({"attribution_seconds": -5}, "attribution_seconds"),
         ({"layer": "a b"}, "layer"),
         ({"holdout": 0.6}, "holdout"),
-        ({"trace_budget": 0}, "trace_budget"),
         ({"metrics": [Metric("a"), Metric("a")]}, "metrics"),
         ({"metrics": [Metric("a", 0)]}, "metrics"),
         ({"key": "a/b"}, "key"),

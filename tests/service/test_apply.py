@@ -38,7 +38,6 @@ metrics = {click = 1.0, spent = 50.5, seconds = {cap = 30.0, better = "less"}}
 arms = [{key = "a", budget = 0.3}, {key = "b", budget = 0.7}, {key = "c", budget = 0.1}]
 segments = ["s"]
 strategy = "constant"
-trace_budget = 0.3
 default_arm = "b"
 
 [keys.shop]
@@ -151,7 +150,7 @@ def test_adding_arms_and_segments(store_url: str) -> None:
     with open_service(store_url) as service:
         take(compare(small, service))
         assert take(compare(large, service)) == [
-            "e: add segment 2, zero row until the next table",
+            "e: add segment 2, unlisted until the next table",
             "e: add arm c, a new promise version 2, given the time",
             "e: add arm d, a new promise version 3, given the time",
         ]

@@ -7,8 +7,6 @@ import pytest
 from deniable.service.jobs import (
     BATCH_SECONDS,
     FIRST_BATCH,
-    LONG_BATCH_SECONDS,
-    ONLY_BATCHES_SECONDS,
     SMALLEST_BATCH,
     BatchSize,
 )
@@ -52,15 +50,3 @@ def test_a_store_that_becomes_slow_is_noticed_within_a_few_transactions() -> Non
     for _ in range(8):
         size.measured(size.limit, size.limit / slow)
     assert size.limit < 1.5 * slow * BATCH_SECONDS
-
-
-def test_transactions_are_long_only_where_nobody_comes_alone() -> None:
-    rate = 20_000.0
-    size = _settled(rate)
-    long, short = rate * LONG_BATCH_SECONDS, rate * BATCH_SECONDS
-    size.taken([100, 1_000], now=5.0)
-    assert size.limit_at(5.0) == pytest.approx(long, abs=1)
-    size.taken([100, 1, 100], now=6.0)
-    assert size.limit_at(6.0) == pytest.approx(short, abs=1)
-    assert size.limit_at(5.9 + ONLY_BATCHES_SECONDS) == pytest.approx(short, abs=1)
-    assert size.limit_at(6.1 + ONLY_BATCHES_SECONDS) == pytest.approx(long, abs=1)

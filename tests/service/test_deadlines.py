@@ -96,7 +96,7 @@ def test_what_was_answered_in_time_is_let_go(store_url: str) -> None:
 def test_nobody_waits_to_hear_that_the_queue_is_not_crowded(service: Deniable) -> None:
     """The writer may hold the queue's lock for as long as it puts a batch together."""
     heard: list[bool] = []
-    asking = threading.Thread(target=lambda: heard.append(service.writer.crowded("somebody", 1)))
+    asking = threading.Thread(target=lambda: heard.append(service.writer.crowded()))
     with service.writer._lock:
         asking.start()
         eventually(lambda: bool(heard), "an answer")
@@ -157,7 +157,6 @@ def test_overload_refuses_what_waited_too_long(
 
             visitors = [f"{name}-{n}" for n in range(size)]
             job = decide_job("checkout", visitors, ["a"] * size, told)
-            job.caller = caller
             for refused in slow.submit_all([job]):
                 refused.error = OverloadedError("full")
                 refused.done(refused)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.service.support import running
+from tests.service.support import published, running
 
 from deniable.documents import rendering
 from deniable.service.service import Deniable
@@ -11,7 +11,7 @@ from deniable.service.service import Deniable
 def test_a_document_is_issued_and_made_again(service: Deniable) -> None:
     running(service)
     service.decide_batch("checkout", [(f"v{n}", "ab"[n % 2]) for n in range(150)])
-    service.experiments.publish("checkout")
+    published(service)
     issued = service.documents.issue("checkout", "statement", firm="Example Ltd", actor="ada")
     before = rendering.html(service.documents.again(issued.number))
     service.experiments.switch_off("checkout", "bold")

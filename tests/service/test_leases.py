@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import Select, insert, select, update
+from sqlalchemy import Select, select, update
 from tests.service.support import running, serving, shows
 
 from deniable.service.lease import Identity, claim
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.storage import times
 from deniable.storage.records import Decision
-from deniable.storage.schema import COMMITMENT_CHAIN, decisions, leases, writers
+from deniable.storage.schema import COMMITMENT_CHAIN, decisions, writers
 
 
 def identity(service: Deniable) -> Identity:
@@ -106,19 +105,3 @@ def test_of_two_who_saw_the_same_free_chain_one_gets_it(
             monkeypatch.setattr(connection, "execute", seen_before)
             slower = claim(connection)
         assert slower.writer != faster.writer
-
-
-def test_one_process_publishes_at_a_time(store_url: str) -> None:
-    with serving(store_url) as first, open_service(store_url) as second:
-        running(first)
-        now = times.now()
-        mine = {"name": "publish checkout", "owner": b"o" * 16}
-        with first._store.begin() as connection:
-            connection.execute(insert(leases).values(**mine, until=now + 10**9))
-        assert second._publisher.publish("checkout") is None
-        assert first.experiments.get("checkout").table_number == 1
-        with first._store.begin() as connection:  # whoever had it is gone
-            connection.execute(update(leases).values(until=now - 1))
-        made = second._publisher.publish("checkout")
-        assert made is not None
-        assert first.experiments.get("checkout").table_number == made.number == 2

@@ -11,7 +11,7 @@ from typing import Any
 import polars
 import pytest
 from sqlalchemy import select
-from tests.service.support import clicks, running, serving, shows
+from tests.service.support import clicks, published, running, serving, shows
 
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.mechanism import ArmSpecificResponse, RandomizedResponse
@@ -146,15 +146,13 @@ def test_shapes_for_off_policy_tools(logged: Deniable, tmp_path: Path) -> None:
         "propensity_score",
         "user_feature_0",
     ]
-    logged.ledger.export(tmp_path / "log.vw", experiment="checkout", shape="vowpal-wabbit")
-    lines = (tmp_path / "log.vw").read_text().splitlines()
-    for line, record in zip(lines, bandit, strict=True):
-        action, features = line.split(" | ")
-        arm, cost, chance = action.split(":")
-        assert int(arm) == int(record["item_id"]) + 1
-        assert int(cost) == -int(record["click"])
-        assert float(chance) == float(record["propensity_score"])
-        assert features == f"segment={record['user_feature_0'] or '%'}"
+    logged.ledger.export(tmp_path / "private.csv", experiment="checkout")
+    for row, private in zip(bandit, _read(tmp_path / "private.csv"), strict=True):
+        assert row["propensity_score"] == private["propensity"]
+        assert int(row["click"]) == int(private["reward"] or 0)
+        assert row["user_feature_0"] == private["segment"]
+    with pytest.raises(InvalidArgumentError, match="a file ending in"):
+        logged.ledger.export(tmp_path / "log.vw", experiment="checkout")
 
 
 def test_arm_specific_propensities(service: Deniable, tmp_path: Path) -> None:
@@ -163,7 +161,7 @@ def test_arm_specific_propensities(service: Deniable, tmp_path: Path) -> None:
     running(service, arms=[NewArm(k, budget=b) for k, b in budgets.items()], strategy="constant")
     answers = service.decide_batch("checkout", [(f"v{i}", "a") for i in range(60)])
     service.reward_batch([(answer.id, int(answer.arm == "y")) for answer in answers])
-    service.experiments.publish("checkout")
+    published(service)
     service.decide_batch("checkout", [(f"w{i}", "a") for i in range(20)])
     service.decide("checkout", "of no list", "b?")
     service.ledger.export(tmp_path / "log.jsonl", experiment="checkout")

@@ -1,35 +1,24 @@
-"""What a table costs besides its making: looks at the counters, and leases."""
+"""When tables are looked for, and from which table visitors are drawn afterwards."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
-from tests.patience import eventually
-from tests.service.support import running, serving
+from tests.service.support import published, running, serving
 
-from deniable.privacy.tables import Table
-from deniable.service import publisher as publishing
+from deniable.service import table_making
 from deniable.service.experiment_state import ExperimentState, ExperimentStates
-from deniable.service.publisher import Publisher, _hand_over
+from deniable.service.publisher import Publisher
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
-from deniable.storage.schema import leases
 
 
 def decide(service: Deniable, first: int, count: int = 20) -> None:
     service.decide_batch("checkout", [(f"v{first + i}", "a") for i in range(count)])
-
-
-def taken(service: Deniable) -> list[str]:
-    """The leases that anybody ever had."""
-    with service._store.read() as connection:
-        return [*connection.execute(select(leases.c.name)).scalars()]
 
 
 def test_the_counters_are_looked_at_once_for_each_table(monkeypatch: Any) -> None:
@@ -50,32 +39,18 @@ def test_the_counters_are_looked_at_once_for_each_table(monkeypatch: Any) -> Non
     assert len(looks) <= tables + 1, "the first decision of all asks too"
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_lease_is_for_several_processes(store_url: str, processes: int) -> None:
-    with serving(store_url) as one, open_service(store_url) as other:
-        running(one)
-        before = one.experiments.get("checkout").table_number
-        visitors = count(step=20)
-
-        def published() -> bool:
-            """Decide until the tables are there: a late publisher needs more decisions."""
-            first = next(visitors)
-            decide(one if processes == 1 or first % 40 else other, first)
-            return first >= 400 and one.experiments.get("checkout").table_number > before + 1
-
-        eventually(published, "two more tables")
-        assert ("publish checkout" in taken(one)) == (processes == 2)
-
-
-_ROW = (1, 1, 2**64 - 2)
-NEVER_PUBLISHED = Table((_ROW, _ROW), _ROW)
-
-
 def drawn_from(service: Deniable) -> tuple[object, ...]:
     """What the writer draws the next visitor from."""
     state = service.writer.engine.state("checkout")
     assert state is not None
-    return (state.table_number, state.revision, state.rows, state.zero, state.segments)
+    return (
+        state.table_number,
+        state.revision,
+        state.rows,
+        state.unlisted,
+        state.neutral,
+        state.segments,
+    )
 
 
 def stored(service: Deniable) -> tuple[object, ...]:
@@ -84,32 +59,14 @@ def stored(service: Deniable) -> tuple[object, ...]:
     states.learn(["checkout"], [])
     state = states.by_key.get("checkout")
     assert state is not None
-    return (state.table_number, state.revision, state.rows, state.zero, state.segments)
-
-
-def test_a_table_of_this_process_need_not_be_read(monkeypatch: Any) -> None:
-    read: list[bytes] = []
-    reread = ExperimentStates.reread
-
-    def noted(states: ExperimentStates, ids: list[bytes]) -> None:
-        read.extend(ids)
-        reread(states, ids)
-
-    monkeypatch.setattr(ExperimentStates, "reread", noted)
-    with serving("memory:") as service:
-        running(service)
-        decide(service, 0)
-        read.clear()
-        numbers = set()
-        for first in range(20, 3_000, 20):
-            decide(service, first)
-            state = service.writer.engine.state("checkout")
-            assert state is not None
-            if state.successor is None:
-                assert drawn_from(service) == stored(service)
-            numbers.add(state.table_number)
-        assert len(numbers) > 20
-        assert read == []
+    return (
+        state.table_number,
+        state.revision,
+        state.rows,
+        state.unlisted,
+        state.neutral,
+        state.segments,
+    )
 
 
 def test_what_changed_besides_the_table_is_read() -> None:
@@ -117,36 +74,20 @@ def test_what_changed_besides_the_table_is_read() -> None:
     with serving("memory:") as service:
         running(service)
         decide(service, 0, 100)
-        state = service.writer.engine.state("checkout")
-        assert state is not None
-        assert state.successor is not None
         service.experiments.add_segment("checkout", "new")
         decide(service, 100)
         assert drawn_from(service) == stored(service)
-        assert drawn_from(service)[4] == {"a": 0, "b": 1, "new": 2}
+        assert drawn_from(service)[-1] == {"a": 0, "b": 1, "new": 2}
 
 
-def test_another_processs_table_is_read(tmp_path: Path) -> None:
-    with serving(f"sqlite:///{tmp_path / 'store.db'}") as one:
+def test_another_processs_table_is_read(store_url: str) -> None:
+    with serving(store_url) as one, open_service(store_url) as other:
         running(one)
         decide(one, 0)
-        state = one.writer.engine.state("checkout")
-        assert state is not None
-        state.followed_by(state.table_number + 5, 20, NEVER_PUBLISHED)
-        one._publisher.publish("checkout")
+        published(other)
         decide(one, 20)
         assert drawn_from(one) == stored(one)
-
-
-def test_a_state_at_odds_with_the_chain_has_no_successor() -> None:
-    with serving("memory:") as service:
-        running(service)
-        decide(service, 0)
-        state = service.writer.engine.state("checkout")
-        assert state is not None
-        state.differences = ["budget"]
-        state.followed_by(2, 20, NEVER_PUBLISHED)
-        assert state.successor is None
+        assert drawn_from(one)[0] == 2
 
 
 def looked(tmp_path: Path, look: Callable[[Publisher, ExperimentState], None]) -> tuple[int, int]:
@@ -190,26 +131,18 @@ def test_what_became_due_during_a_look_is_looked_at_again(tmp_path: Path) -> Non
     assert looked(tmp_path, look) == (1, 1)
 
 
-def test_the_next_state_knows_when_to_look_again() -> None:
-    """A writer that goes on with it at once must not ask for a look after every batch."""
-    with serving("memory:") as service:
+def test_the_next_state_knows_when_to_look_again(tmp_path: Path) -> None:
+    """A writer that reads the next table at once must not ask for a look after every batch."""
+    with serving(f"sqlite:///{tmp_path / 'store.db'}") as service:
         running(service)
-        decide(service, 0)
+        decide(service, 0, 99)
+        service._publisher.close()
+        decide(service, 99, 1)
+        service._publisher.close()
+        decide(service, 100, 1)
         state = service.writer.engine.state("checkout")
         assert state is not None
-        made = service.experiments.tables("checkout")[-1]
-        state.look_after = 0
-        taken: list[int] = []
-        followed_by = ExperimentState.followed_by
-
-        def noted(one: ExperimentState, number: int, decisions: int, table: Table) -> None:
-            taken.append(one.look_after - one.new_decisions)
-            followed_by(one, number, decisions, table)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ExperimentState, "followed_by", noted)
-            _hand_over(state, made, 70)
-    assert taken == [70]
+        assert (state.table_number, state.look_after) == (2, 100)
 
 
 def test_whatever_fails_publishing_goes_on(tmp_path: Path, monkeypatch: Any) -> None:
@@ -227,7 +160,7 @@ def test_whatever_fails_publishing_goes_on(tmp_path: Path, monkeypatch: Any) -> 
         state.look_after = 1_000  # nobody else looks
         decide(service, 90, 20)
         with monkeypatch.context() as patch:
-            patch.setattr(publishing, "next_table", faulty)
+            patch.setattr(table_making, "next_table", faulty)
             service._publisher._look(state)
         before = service.experiments.get("checkout").table_number
         assert state.new_decisions < state.look_after

@@ -42,7 +42,7 @@ def test_a_sound_experiment_is_quiet_and_a_bent_table_is_named(memory: Deniable)
     # The planted fault: one table shows one arm 200 times more.
     with memory._store.begin() as connection:
         experiment = experiments.by_key(connection, "checkout")
-        number = experiment.table_number - 1
+        number = experiment.table_number - 2
         connection.execute(
             update(counters)
             .where(

@@ -23,11 +23,6 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_pat
     assert found.key_cache_seconds == 3.0
 
 
-def test_workers_get_the_same_settings() -> None:
-    settings = Settings(port=1, workers=3, demo=True, key_cache_seconds=0.5, store="memory:")
-    assert load({}, settings.environment()) == settings
-
-
 @pytest.mark.parametrize(
     ("environment", "told"),
     [
@@ -61,3 +56,28 @@ def test_every_setting_is_documented_with_its_default() -> None:
     rows = re.findall(r"^\| `(--[a-z-]+)` \| `(DENIABLE_[A-Z_]+)` \| `([^`]*)` \|", page, re.M)
     told = {name: str(known.default) for name, known in Settings.model_fields.items()}
     assert rows == [(flag(name), variable(name), told[name] or " ") for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    ("store", "secret"),
+    [
+        ("postgresql://deniable:hidden@database/deniable", True),
+        ("postgresql://database/deniable?user=deniable&password=hidden", True),
+        ("postgresql://deniable@database:5432/deniable", False),
+        ("sqlite:////var/lib/deniable/deniable.db", False),
+    ],
+)
+def test_a_file_with_a_password_is_its_owners_alone(
+    tmp_path: Path, store: str, secret: bool
+) -> None:
+    file = tmp_path / "deniable.toml"
+    file.write_text(f'store = "{store}"\n')
+    file.chmod(0o600)
+    assert load({"config": str(file)}, {}).store == store
+    file.chmod(0o640)
+    if not secret:
+        assert load({"config": str(file)}, {}).store == store
+        return
+    with pytest.raises(InvalidArgumentError, match="mode 0600") as refused:
+        load({"config": str(file)}, {})
+    assert "hidden" not in str(refused.value)

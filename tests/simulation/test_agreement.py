@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.simulation.two_samples import NEVER, least_p_value, named, sample, world_of
 
-from deniable.policies.custom import CustomPolicy
 from deniable.simulation.scenario import POLICIES, Settings
+from deniable.strategies.custom import Custom
 
 LEAPING = [
     name
     for name, make in POLICIES.items()
-    if not isinstance(make(Settings(1.0, (1.0, 2.0))), CustomPolicy)
+    if not isinstance(make(Settings(1.0, (1.0, 2.0))), Custom)
 ]
 """Policies with a leap kernel; those in Python have one kernel alone (test_custom.py)."""
 

@@ -8,17 +8,18 @@ import signal
 import pytest
 from tests.patience import PATIENCE
 
-from deniable.policies.base import Policy
-from deniable.policies.greedy import ConstantPolicy, DynamicPolicy
 from deniable.simulation import workers
 from deniable.simulation.environment import Environment
 from deniable.simulation.run import simulate
+from deniable.strategies.constant import Constant
+from deniable.strategies.dynamic import Dynamic
+from deniable.strategies.kernel_rules import Simulated
 
-dask = pytest.importorskip("dask", reason="the extra `cluster` is not installed")
-distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+dask = pytest.importorskip("dask", reason="DASK NOT TESTED: dask is not installed")
+distributed = pytest.importorskip("distributed", reason="DASK NOT TESTED: it is not installed")
 
 PAGE = Environment([0.2, 0.201, 0.199], 200_000)
-PAIR: list[Policy] = [ConstantPolicy(3), DynamicPolicy(3)]
+PAIR: list[Simulated] = [Constant(3), Dynamic(3)]
 
 
 def test_a_cluster_survives_the_death_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Learners in Python: their kernel against the compiled ones, posteriors, the gate; planted faults."""
+"""Learners in Python: their kernel against the compiled ones, posteriors; planted faults."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from scipy.integrate import quad
 from tests.simulation.test_enumeration import grown
 from tests.simulation.two_samples import NEVER, least_p_value, sample, world_of
 
-from deniable import ConstantPolicy, CustomPolicy, Environment, RandomPolicy, gate, simulate
+from deniable import Constant, Custom, Environment, Random, simulate
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import LearnerRule, Policy
-from deniable.policies.custom import ThompsonSampling, UpperConfidence
-from deniable.simulation import learners
 from deniable.simulation.job import SimulationJob, make_job, run_repetition
+from deniable.strategies.custom import ThompsonSampling, UpperConfidence
+from deniable.strategies.kernel_rules import LearnerRule, Simulated
 
 PAGE = Environment([0.3, 0.2], 50)
 WORLD = world_of((0.5, 0.35, 0.2), 2, 150)
@@ -79,11 +78,11 @@ def _less_explored(job: SimulationJob, seed: int, repetition: int) -> Any:
 @pytest.fixture(scope="module")
 def compiled() -> Any:
     """The leap kernel's law of the constant strategy."""
-    return sample(WORLD, ConstantPolicy(BUDGET), "leap", 8_000, seed=1)
+    return sample(WORLD, Constant(BUDGET), "leap", 8_000, seed=1)
 
 
 def test_a_learner_through_randomized_response_is_the_constant_strategy(compiled: Any) -> None:
-    policy = CustomPolicy(Greedy, budget=BUDGET)
+    policy = Custom(Greedy, budget=BUDGET)
     assert least_p_value(sample(WORLD, policy, "leap", 1_000, seed=2), compiled) > NEVER
 
 
@@ -91,7 +90,7 @@ def test_a_learner_through_randomized_response_is_the_constant_strategy(compiled
 def test_a_planted_fault_is_found(compiled: Any, fault: str) -> None:
     kind = {"ties": FirstOfTies, "segments": SharesWhatItLearns}.get(fault, Greedy)
     run = _less_explored if fault == "mechanism" else run_repetition
-    policy = CustomPolicy(kind, budget=BUDGET)
+    policy = Custom(kind, budget=BUDGET)
     assert least_p_value(sample(WORLD, policy, "leap", 1_000, 2, run), compiled) < NEVER
 
 
@@ -119,7 +118,7 @@ def _thompson_law(rates: tuple[float, float], horizon: int) -> dict[tuple[int, .
 def test_thompson_sampling_has_its_law(wrong: bool) -> None:
     """Against all paths of four visitors; with a prior that is not uniform it is found out."""
     rates, horizon, repetitions = (0.7, 0.3), 4, 3_000
-    job = make_job(Environment(rates, horizon), CustomPolicy(_TooSure if wrong else _Thompson))
+    job = make_job(Environment(rates, horizon), Custom(_TooSure if wrong else _Thompson))
     seen: dict[tuple[int, ...], int] = defaultdict(int)
     for repetition in range(repetitions):
         shows, clicks = run_repetition(job, 1, repetition)
@@ -161,61 +160,29 @@ def test_ucb_shows_the_highest_bound() -> None:
     assert max(shows) == shows[1]
 
 
-def test_tables_of_the_gate_are_the_gates_and_keep_the_budget(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Every table of a run, against `deniable.gate` for the same scores and shares."""
-    published: list[tuple[Any, Any]] = []
-    publish = learners._Shown._publish
-
-    def watched(self: Any, budget: float, visitors: int) -> None:
-        scores = self._learner.scores()
-        monkeypatch.setattr(self._learner, "scores", lambda: scores)
-        publish(self, budget, visitors)
-        monkeypatch.undo()
-        monkeypatch.setattr(learners._Shown, "_publish", watched)
-        wanted = gate(scores, self._visitors / visitors, budget).table
-        rows = np.diff(np.array(self._rows), axis=1, prepend=0)
-        published.append((rows, wanted))
-
-    monkeypatch.setattr(learners._Shown, "_publish", watched)
-    world = world_of((0.5, 0.3, 0.1), 3, 2_000)
-    run_repetition(
-        make_job(world, CustomPolicy(ThompsonSampling, budget=0.7, through="gate")), 1, 1
-    )
-    assert len(published) > 15
-    for rows, wanted in published:
-        assert rows.sum(axis=1) == pytest.approx(1)
-        assert rows == pytest.approx(wanted, abs=1e-6)
-        assert (rows.max(axis=0) <= math.exp(0.7) * rows.min(axis=0) + 1e-9).all()
-
-
-def test_privacy_costs_clicks_and_the_gate_costs_fewer() -> None:
-    """Three segments that agree on the best arm: the gate gives what they share for nothing."""
+def test_privacy_costs_clicks() -> None:
     world = Environment([[0.5] * 3, [0.2] * 3, [0.2] * 3], 3_000)
-    policies: list[Policy] = [
-        CustomPolicy(ThompsonSampling),
-        CustomPolicy(ThompsonSampling, budget=0.5),
-        CustomPolicy(ThompsonSampling, budget=0.5, through="gate"),
-        RandomPolicy(),
+    policies: list[Simulated] = [
+        Custom(ThompsonSampling),
+        Custom(ThompsonSampling, budget=0.5),
+        Random(),
     ]
     result = simulate(world, policies, repetitions=4, seed=1, workers=1)
-    free, response, gated, random = result.summary("regret")["mean"].to_list()
-    assert max(free, gated) < response < random
-    assert gated < 0.5 * response
-    labels = ["thompson", "thompson-response(0.5)", "thompson-gate(0.5)", "random"]
+    free, response, random = result.summary("regret")["mean"].to_list()
+    assert free < response < random
+    labels = ["thompson", "thompson-response(0.5)", "random"]
     assert [policy.label for policy in policies] == labels
-    assert [policy.risk_cap for policy in policies] == [math.inf, 0.5, 0.5, 0.0]
+    assert [policy.risk_cap for policy in policies] == [math.inf, 0.5, 0.0]
 
 
 def test_learners_meet_the_same_visitors_with_common_random_numbers() -> None:
     world = world_of((0.5, 0.5), 2, 400)
-    same = [CustomPolicy(Greedy, name="a"), CustomPolicy(Greedy, name="b")]
+    same = [Custom(Greedy, name="a"), Custom(Greedy, name="b")]
     result = simulate(world, same, repetitions=3, seed=1, workers=1, common_random_numbers=True)
     one, other = (rows.drop("policy") for rows in result.frame.partition_by("policy"))
     assert one.equals(other)
     # Arms that click alike, whatever is shown: every visitor's click is the same for both.
-    policies = [CustomPolicy(Greedy), CustomPolicy(UpperConfidence)]
+    policies = [Custom(Greedy), Custom(UpperConfidence)]
     result = simulate(world, policies, repetitions=3, seed=1, workers=1, common_random_numbers=True)
     greedy, ucb = (rows["clicks"].to_list() for rows in result.frame.partition_by("policy"))
     assert greedy == ucb
@@ -232,28 +199,23 @@ class NoArm(Greedy):
         return None
 
 
-class WrongScores(Greedy):
-    def scores(self) -> Any:
-        return np.zeros((1, 3))
+class OnlyChooses:
+    def __init__(self, *_setting: object) -> None: ...
 
-
-class NoNumbers(Greedy):
-    def scores(self) -> Any:
-        return np.full((1, 2), math.nan)
+    def choose(self, segment: int) -> int:
+        return 0
 
 
 @pytest.mark.parametrize(
     ("policy", "argument"),
     [
-        (CustomPolicy(WrongArm), "learner"),
-        (CustomPolicy(NoArm), "learner"),
-        (CustomPolicy(Greedy, budget=1, through="gate"), "learner"),
-        (CustomPolicy(WrongScores, budget=1, through="gate"), "scores"),
-        (CustomPolicy(NoNumbers, budget=1, through="gate"), "scores"),
+        (Custom(WrongArm), "learner"),
+        (Custom(NoArm), "learner"),
+        (Custom(OnlyChooses), "learner"),  # type: ignore[arg-type]
     ],
-    ids=["an arm that is not there", "no arm", "no scores", "shape of scores", "no numbers"],
+    ids=["an arm that is not there", "no arm", "no update"],
 )
-def test_what_a_learner_does_wrong_is_told(policy: CustomPolicy, argument: str) -> None:
+def test_what_a_learner_does_wrong_is_told(policy: Custom, argument: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         simulate(Environment([0.3, 0.2], 200), [policy], repetitions=1, workers=1)
     assert caught.value.argument == argument
@@ -265,23 +227,22 @@ def test_what_a_learner_does_wrong_is_told(policy: CustomPolicy, argument: str) 
         ({"learner": "thompson"}, "learner"),
         ({"learner": Greedy, "name": 3}, "name"),
         ({"learner": Greedy, "budget": -1}, "budget"),
-        ({"learner": Greedy, "budget": 1, "through": "noise"}, "through"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(given: dict[str, Any], argument: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        CustomPolicy(**given)
+        Custom(**given)
     assert caught.value.argument == argument
 
 
 def test_a_learner_that_cannot_be_sent_runs_here(tmp_path: Path) -> None:
     """A lambda, and a class of a notebook: no process is started for them, and none can fail."""
-    policy = CustomPolicy(lambda *given: Greedy(*given), name="mine")
+    policy = Custom(lambda *given: Greedy(*given), name="mine")
     result = simulate(PAGE, [policy], repetitions=3, seed=1)
     assert result.frame["policy"].to_list() == ["mine"] * 3
     with pytest.raises(InvalidArgumentError, match="learner"):
         simulate(PAGE, [policy], repetitions=3, seed=1, folder=tmp_path / "kept")
-    assert pickle.loads(pickle.dumps(CustomPolicy(Greedy))) == CustomPolicy(Greedy)
+    assert pickle.loads(pickle.dumps(Custom(Greedy))) == Custom(Greedy)
 
 
 NOTEBOOK = """
@@ -292,7 +253,7 @@ class Always:
     def choose(self, segment): return 1
     def update(self, segment, arm, reward): pass
 page = deniable.Environment([0.3, 0.2], 20)
-found = deniable.simulate(page, [deniable.CustomPolicy(Always)], repetitions=2, workers=2)
+found = deniable.simulate(page, [deniable.Custom(Always)], repetitions=2, workers=2)
 print(found.arms["shows"].to_list())
 """
 
@@ -307,7 +268,7 @@ def test_a_notebooks_learner_runs() -> None:
 
 
 def test_results_are_kept_and_taken_up(tmp_path: Path) -> None:
-    policies = [CustomPolicy(Greedy), CustomPolicy(Greedy, budget=1)]
+    policies = [Custom(Greedy), Custom(Greedy, budget=1)]
     whole = simulate(WORLD, policies, repetitions=6, seed=1, workers=1)
     folder = tmp_path / "kept"
     simulate(WORLD, policies, repetitions=2, seed=1, workers=1, folder=folder)

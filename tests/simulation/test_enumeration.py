@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.simulation.plain_python import as_python
 
-from deniable._compile import as_python
-from deniable.policies.base import GreedyRule
 from deniable.simulation.job import kernel_rule
 from deniable.simulation.kernels import step
 from deniable.simulation.kernels.state import Leaders, StepSpace, World
 from deniable.simulation.scenario import Settings, policy_named
-from deniable.strategies.constant import ConstantStrategy
-from deniable.strategies.dynamic import DynamicStrategy
+from deniable.strategies.constant import Constant
+from deniable.strategies.dynamic import Dynamic
+from deniable.strategies.kernel_rules import GreedyRule
 
 Law = dict[tuple[int, ...], float]
 
@@ -96,8 +96,7 @@ def _from_source(name: str, budget: float, rates: tuple[float, float], horizon: 
         def uniform(state: Any) -> Undrawn:
             return Undrawn(paths, [0.0, 1.0])
 
-        pair = as_python(step._step_pair, _advance=lambda *s: (uniform(None), *s))
-        visit = as_python(step.step_visitors, uniform=uniform, _step_pair=pair)
+        visit = as_python(step.step_visitors, uniform=uniform)
         shows, clicks = np.zeros((1, 2), np.int64), np.zeros((1, 2), np.int64)
         leaders = Leaders(np.zeros(1, np.int64), np.zeros(1, np.int64))
         space = StepSpace(np.zeros((1, 2)), np.zeros(1), np.zeros(1, np.int64))
@@ -110,11 +109,11 @@ def _from_source(name: str, budget: float, rates: tuple[float, float], horizon: 
 
 
 def _from_definition(name: str, budget: float, rates: tuple[float, float], horizon: int) -> Law:
-    strategy = {"constant": ConstantStrategy, "dynamic": DynamicStrategy}[name](2, budget)
+    strategy = {"constant": Constant, "dynamic": Dynamic}[name](budget)
     law: Law = {(0, 0, 0, 0): 1.0}
     for clock in range(1, horizon + 1):
         after: Law = defaultdict(float)
-        explored = float(strategy.exploration(clock))
+        explored = float(strategy.exploration(clock, 2))
         for counts, chance in law.items():
             n0, n1, c0, c1 = counts
             q0 = Fraction(c0, n0) if n0 else Fraction(0)

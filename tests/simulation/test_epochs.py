@@ -17,28 +17,19 @@ from numpy.typing import NDArray
 from tests.simulation.two_samples import NEVER, least_p_value
 
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import FixedRule, Policy
-from deniable.policies.tables import (
-    AcrossTimePolicy,
-    BestPrivatePolicy,
-    JointPolicy,
-    PooledPolicy,
-)
 from deniable.privacy.epochs import Epochs, epochs_of
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import make_job, run_repetition
-from deniable.simulation.kernels.epochs import Publishing, run_epochs
+from deniable.simulation.kernels.epochs import run_epochs
 from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.simulation.kernels.run import Setting
 from deniable.simulation.run import simulate
-from deniable.strategies.joint_lp import best_table
-from deniable.strategies.joint_rule import (
-    TableMaker,
-    joint_table,
-    lottery_table,
-    pooled_table,
-    switch_floors,
-)
+from deniable.strategies.benchmarks import BestPrivate
+from deniable.strategies.joint import Joint
+from deniable.strategies.joint_lp import proved_table
+from deniable.strategies.joint_rule import TableMaker, joint_table, pooled_table
+from deniable.strategies.kernel_rules import FixedRule, Simulated
+from deniable.strategies.pooled import Pooled
 
 Table = NDArray[np.float64]
 RATES = np.array([[0.5, 0.2], [0.2, 0.4], [0.3, 0.3]])
@@ -50,25 +41,15 @@ WORLD = Environment(RATES, HORIZON, SHARES)
 @lru_cache(maxsize=1)
 def _best() -> Table:
     """Not made at import: every worker would wait there until one has compiled the solver."""
-    return best_table(RATES, SHARES, 1).table
+    return proved_table(RATES, SHARES, 1).table
 
 
-def _across(shows: Table, clicks: Table, floors: list[Table]) -> Table:
-    if not floors:
-        found = switch_floors(shows, clicks, HORIZON, 1)
-        if found is None:
-            return lottery_table(shows, clicks, HORIZON, 1)
-        floors.append(found)
-    return joint_table(shows, clicks, HORIZON, 1, floors=floors[0])
-
-
-Rule = Callable[[Table, Table, list[Table]], Table]
-CASES: dict[str, tuple[Policy, Rule]] = {
-    "joint": (JointPolicy(1), lambda n, x, _: joint_table(n, x, HORIZON, 1)),
-    "told": (JointPolicy(1, 0), lambda n, x, _: joint_table(n, x, None, 1)),
-    "across time": (AcrossTimePolicy(1), _across),
-    "pooled": (PooledPolicy(), lambda n, x, _: pooled_table(n, x, HORIZON)),
-    "best private": (BestPrivatePolicy(1), lambda n, x, _: _best()),
+Rule = Callable[[Table, Table], Table]
+CASES: dict[str, tuple[Simulated, Rule]] = {
+    "joint": (Joint(1), lambda n, x: joint_table(n, x, HORIZON, 1)),
+    "told": (Joint(1, 0), lambda n, x: joint_table(n, x, None, 1)),
+    "pooled": (Pooled(), lambda n, x: pooled_table(n, x, HORIZON)),
+    "best private": (BestPrivate(1), lambda n, x: _best()),
 }
 
 
@@ -79,11 +60,10 @@ def _by_steps(
     shows, clicks = np.zeros(RATES.shape), np.zeros(RATES.shape)
     table = _best() if name == "best private" else np.full(RATES.shape, 1 / 3)
     up_to = np.cumsum(table, axis=0).T.tolist()
-    floors: list[Table] = []
     rates, first = RATES.tolist(), shares[0]
     for visitor, (segment, arm, click) in enumerate(rng.random((HORIZON, 3)).tolist()):
         if visitor and visitor % least == 0:
-            table = CASES[name][1](shows, clicks, floors)
+            table = CASES[name][1](shows, clicks)
             up_to = np.cumsum(table, axis=0).T.tolist()
         s = int(segment >= first)
         a = min(bisect_right(up_to[s], arm), 2)
@@ -92,7 +72,7 @@ def _by_steps(
     return [*shows.T.ravel(), *clicks.T.ravel(), clicks.sum()]
 
 
-def _epoch_sample(policy: Policy, size: int = 2000) -> Table:
+def _epoch_sample(policy: Simulated, size: int = 2000) -> Table:
     job = make_job(WORLD, policy)
     rows = []
     for repetition in range(size):
@@ -114,14 +94,14 @@ def test_epochs_are_steps_in_law(name: str) -> None:
 def test_planted_faults_are_found(fault: dict[str, Any]) -> None:
     rng = np.random.default_rng(3)
     wrong = np.array([_by_steps("joint", rng, **fault) for _ in range(600)])
-    assert least_p_value(_epoch_sample(JointPolicy(1)), wrong) < NEVER
+    assert least_p_value(_epoch_sample(Joint(1)), wrong) < NEVER
 
 
 def test_a_wrong_rule_is_found() -> None:
     """Another policy is a fault that the comparison must see."""
     rng = np.random.default_rng(4)
     wrong = np.array([_by_steps("pooled", rng) for _ in range(600)])
-    assert least_p_value(_epoch_sample(JointPolicy(1)), wrong) < NEVER
+    assert least_p_value(_epoch_sample(Joint(1)), wrong) < NEVER
 
 
 def test_tables_come_when_the_service_s_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +109,8 @@ def test_tables_come_when_the_service_s_do(monkeypatch: pytest.MonkeyPatch) -> N
     seen: list[tuple[float, bool]] = []
     right = TableMaker.next_table
 
-    def noted(self: TableMaker, shows: Table, clicks: Table, noise: Table) -> Table:
-        table = right(self, shows, clicks, noise)
+    def noted(self: TableMaker, shows: Table, clicks: Table) -> Table:
+        table = right(self, shows, clicks)
         seen.append((float(shows.sum()), bool((table == table[0, 0]).all())))
         return table
 
@@ -138,7 +118,7 @@ def test_tables_come_when_the_service_s_do(monkeypatch: pytest.MonkeyPatch) -> N
     for n_arms, growth in ((8, 1.05), (40, 1.05)):
         seen.clear()
         rates = np.linspace(0.1, 0.5, n_arms)[:, None].repeat(3, axis=1)
-        run_repetition(make_job(Environment(rates, 20_000), JointPolicy(1)), 1, 1)
+        run_repetition(make_job(Environment(rates, 20_000), Joint(1)), 1, 1)
         due, wanted = 0, []
         while (due := max(due + epochs_of(n_arms, 3).least, int(due * growth))) < 20_000:
             wanted.append(due)
@@ -148,11 +128,10 @@ def test_tables_come_when_the_service_s_do(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_same_seeds_on_any_number_of_workers() -> None:
     world = Environment(RATES, 2000, SHARES)
-    policies: list[Policy] = [
-        JointPolicy(1),
-        AcrossTimePolicy(1),
-        PooledPolicy(),
-        BestPrivatePolicy(1),
+    policies: list[Simulated] = [
+        Joint(1),
+        Pooled(),
+        BestPrivate(1),
     ]
     runs = [
         simulate(world, policies, repetitions=6, seed=5, checkpoints=[333], workers=workers)
@@ -166,7 +145,7 @@ def test_same_seeds_on_any_number_of_workers() -> None:
 
 def test_a_checkpoint_only_notes() -> None:
     """The same law with checkpoints inside epochs: all visitors are there, counts never fall."""
-    shows, clicks = run_repetition(make_job(WORLD, JointPolicy(1), checkpoints=[1, 130, 200]), 1, 1)
+    shows, clicks = run_repetition(make_job(WORLD, Joint(1), checkpoints=[1, 130, 200]), 1, 1)
     assert shows.sum(axis=(1, 2)).tolist() == [1, 130, 200, HORIZON]
     assert (np.diff(shows, axis=0) >= 0).all()
     assert (np.diff(clicks, axis=0) >= 0).all()
@@ -174,28 +153,27 @@ def test_a_checkpoint_only_notes() -> None:
 
 
 def test_best_private_is_the_programme_with_true_rates() -> None:
-    job = make_job(WORLD, BestPrivatePolicy(1))
+    job = make_job(WORLD, BestPrivate(1))
     assert isinstance(job.rule, FixedRule)
     assert job.rule.shown == pytest.approx(_best())
     # Shares count: with the second segment nearly empty, one arm is best for all.
-    skewed = make_job(Environment(RATES, 10, [0.999, 0.001]), BestPrivatePolicy(0.1))
+    skewed = make_job(Environment(RATES, 10, [0.999, 0.001]), BestPrivate(0.1))
     assert isinstance(skewed.rule, FixedRule)
     assert skewed.rule.shown[0].tolist() == [1, 1]
 
 
 def test_joint_approaches_its_limit() -> None:
     world = Environment(RATES, 10**7, SHARES)
-    run = simulate(world, [JointPolicy(1), BestPrivatePolicy(1)], repetitions=3, workers=1)
+    run = simulate(world, [Joint(1), BestPrivate(1)], repetitions=3, workers=1)
     joint, best = run.summary("clicks")["mean"].to_list()
     assert joint == pytest.approx(best, rel=0.01)
 
 
-def test_noise_of_a_trace_budget() -> None:
-    """Tables are made from noisy counts, with the variance that the noise has."""
-    got: list[tuple[Table, ...]] = []
+def test_tables_are_made_from_the_counts_before_them() -> None:
+    seen: list[tuple[Table, Table]] = []
 
-    def keep(*counts: Table) -> Table:
-        got.append(counts)
+    def keep(shows: Table, clicks: Table) -> Table:
+        seen.append((shows, clicks))
         return np.full((3, 2), 1 / 3)
 
     setting = Setting(
@@ -204,27 +182,19 @@ def test_noise_of_a_trace_budget() -> None:
         np.array([10**4]),
         generator_state(np.random.SeedSequence(2)),
     )
-    run_epochs(True, Publishing(Epochs(2.0, 1000), 0.5), keep, setting)
-    assert [round(float(c[0].sum()), -3) for c in got] == [1000, 2000, 4000, 8000]
-    for published, (shows, clicks, variance) in enumerate(got, 1):
-        assert (shows >= clicks).all()
-        assert (clicks >= 0).all()
-        rate = clicks / shows
-        want = 2 * published * (4 / 0.5) ** 2 * (1 + rate**2) / shows**2
-        assert variance == pytest.approx(want)
-    assert got[0][0].sum() != 1000  # noise there is
-    run_epochs(True, Publishing(Epochs(2.0, 1000), 0.0), keep, setting)
-    assert got[-1][0].sum() == 8000
-    assert not got[-1][2].any()
+    run_epochs(True, Epochs(2.0, 1000), keep, setting)
+    assert [shows.sum() for shows, _ in seen] == [1000, 2000, 4000, 8000]
+    for shows, clicks in seen:
+        assert shows.shape == clicks.shape == (3, 2)
+        assert clicks / shows == pytest.approx(RATES, abs=0.2)
 
 
 def test_refusals() -> None:
     with pytest.raises(InvalidArgumentError, match="200"):
-        make_job(Environment(np.full((201, 2), 0.1), 10), JointPolicy(1))
+        make_job(Environment(np.full((201, 2), 0.1), 10), Joint(1))
     for wrong in (
         {"budget": -1},
         {"budget": 1, "told_horizon": -1},
-        {"budget": 1, "trace_budget": -1},
     ):
         with pytest.raises(InvalidArgumentError):
-            JointPolicy(**wrong)
+            Joint(**wrong)

@@ -46,9 +46,9 @@ def test_leaders(counts: list[tuple[int, int]]) -> None:
     clicks = np.array([min(pair) for pair in counts])
     rates = [_rate(int(c), int(n)) for c, n in zip(clicks, shows, strict=True)]
     best = [arm for arm, rate in enumerate(rates) if rate == max(rates)]
-    leader, tied = find_leaders(shows, clicks)
+    leader, tied = find_leaders(shows[None], clicks[None], 0)
     assert (leader, tied) == (best[0], len(best))
-    assert [tied_arm(shows, clicks, leader, rank) for rank in range(tied)] == best
+    assert [tied_arm(shows[None], clicks[None], 0, leader, rank) for rank in range(tied)] == best
 
 
 def _orders(shown: np.ndarray, won: np.ndarray) -> set[tuple[tuple[int, int], ...]]:
@@ -68,7 +68,7 @@ def test_a_held_block_holds_in_every_order(data: st.DataObject) -> None:
     clicks = np.array([data.draw(st.integers(0, int(n))) for n in shows])
     shown = np.array([data.draw(st.integers(0, 2)) for _ in range(n_arms)])
     won = np.array([data.draw(st.integers(0, int(n))) for n in shown])
-    leader, tied = find_leaders(shows, clicks)
+    leader, tied = find_leaders(shows[None], clicks[None], 0)
     holds = keeps_leader if tied == 1 else keeps_tie
     if not holds(shows, clicks, leader, shown, won):
         return
@@ -77,7 +77,7 @@ def test_a_held_block_holds_in_every_order(data: st.DataObject) -> None:
         for arm, hit in order:
             n[arm] += 1
             c[arm] += hit
-            assert find_leaders(n, c) == (leader, tied)
+            assert find_leaders(n[None], c[None], 0) == (leader, tied)
 
 
 def _falls(clicks: int, shows: int, won: int, shown: int, rate: float) -> float:

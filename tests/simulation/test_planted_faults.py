@@ -1,39 +1,30 @@
 """The comparison of leap and step has power: one fault in one part of the leap kernel, and it fails.
 
-The kernel runs as Python, with one of its parts replaced. Each of its ways to advance is tested on its
-own: blocks, those of a decaying schedule and of two arms, words of 64 visitors for two arms and
-for more.
+The kernel runs as Python, with one of its parts replaced, in blocks of a constant exploration and of a
+falling one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.simulation.plain_python import as_python
 from tests.simulation.two_samples import NEVER, Samples, least_p_value, named, sample, world_of
 
-from deniable._compile import as_python
-from deniable.policies.base import GreedyRule
 from deniable.simulation.job import SimulationJob, kernel_rule
-from deniable.simulation.kernels import (
-    bit_parallel,
-    block,
-    challenger_shows,
-    decaying_exploration,
-    leap,
-    step,
-    two_arms,
-)
-from deniable.simulation.kernels.exploration import explore, scheduled
-from deniable.simulation.kernels.random_numbers import generator_state, hypergeometric, threshold
+from deniable.simulation.kernels import block, leap, step
+from deniable.simulation.kernels.exploration import explore
+from deniable.simulation.kernels.random_numbers import generator_state, hypergeometric
 from deniable.simulation.kernels.run import leap_space
 from deniable.simulation.kernels.state import World
+from deniable.strategies.kernel_rules import GreedyRule
 
 REPETITIONS = 2000
-THREE = (0.3, 0.32, 0.1)
+TWO, THREE = (0.3, 0.32), (0.3, 0.32, 0.1)
 Parts = dict[str, Any]
 
 
@@ -46,76 +37,25 @@ def _run_in_python(job: SimulationJob, seed: int, repetition: int) -> Any:
     world = World(job.rates, job.arrival, shows, clicks, clocks, state)
     n_segments, n_arms = job.rates.shape
     space = leap_space(n_segments, n_arms, 1)
-    words = None if n_arms == 2 else np.empty((3, n_arms), np.uint64)
     seen = []
     for done, point in zip((0, *job.checkpoints[:-1]), job.checkpoints, strict=True):
         visit = as_python(leap.leap_visitors)
-        visit(kernel_rule(rule), int(point - done), space, words, world)
+        visit(kernel_rule(rule), int(point - done), space, world)
         seen.append((shows.copy(), clicks.copy()))
     return np.array([s for s, _ in seen]), np.array([c for _, c in seen])
 
 
-# The ways to advance. Any block length is exact; long ones are full of changes: every part has work.
+# Any block length is exact; long ones are full of changes: every part has work.
 
 
 def _blocks(settle: Parts, **parts: Any) -> Parts:
-    length = leap._quiet_length
+    length, falling = leap._quiet_length, leap._schedule_length
     return {
-        "LONG": 0.0,  # no words
+        "_schedule_length": lambda *rest: 40 + 4 * falling(*rest),
         "_quiet_length": lambda *rest: min(rest[-1], 40 + 8 * length(*rest)),
         "settle_block": as_python(block.settle_block, **settle),
         **parts,
     }
-
-
-def _decaying_blocks(**parts: Any) -> Parts:
-    return _blocks({}, advance_decaying=as_python(decaying_exploration.advance_decaying, **parts))
-
-
-def _word_of(digits: Callable[[float], Any] = threshold) -> Any:
-    return lambda probability: np.uint64(digits(probability))
-
-
-def _coin_of(digits: Callable[[float], Any] = threshold) -> Any:
-    return as_python(two_arms._coin, threshold=_word_of(digits))
-
-
-def _pair_words(**parts: Any) -> Parts:
-    only_words = {
-        "_coin": _coin_of(),
-        "threshold": _word_of(),
-        "_BLOCK": 1e9,
-        "LONG": 1e9,
-        "_FAR": 1e9,
-    }
-    return {
-        "LONG": 1e9,
-        "advance_two_arms": as_python(two_arms.advance_two_arms, **{**only_words, **parts}),
-    }
-
-
-def _pair_blocks(**parts: Any) -> Parts:
-    """Blocks whose check takes both arms together, from the second arm's first show on."""
-
-    def long(n: int, c: int, k: int, d: int, *rest: float) -> float:
-        return min(rest[-1], 120.0) if k > 0 else 0.0
-
-    taken = as_python(two_arms._take_block, **{"lead_length": long, "_BLOCK": 0.0, **parts})
-    # Blocks from the start on, but not where a tie is broken.
-    return _pair_words(_BLOCK=0.0, _take_block=taken)
-
-
-def _pair_shows(**parts: Any) -> Parts:
-    """Blocks of the challenger's shows, so long that the leader often falls in them."""
-    taken = as_python(challenger_shows.take_shows, **{"_SAFE": 0.5, **parts})
-    return _pair_blocks(lead_length=lambda *rest: 0.0, take_shows=taken)
-
-
-def _words_of_arms(take: Parts, **parts: Any) -> Parts:
-    usual = {"threshold": _word_of(), "_SHORT": 0.0, "LONG": 1e9}
-    taken = {"_take_word": as_python(bit_parallel._take_word, **{"threshold": _word_of(), **take})}
-    made = as_python(bit_parallel.advance_words, **{**usual, **taken, **parts})
-    return {"LONG": 1e9, "advance_words": made}
 
 
 # The faults.
@@ -125,7 +65,7 @@ def _yes(*arguments: Any) -> bool:
     return True
 
 
-def _first_tied(shows: Any, clicks: Any, leader: int, rank: int) -> int:
+def _first_tied(shows: Any, clicks: Any, segment: int, leader: int, rank: int) -> int:
     return leader
 
 
@@ -134,17 +74,9 @@ def _one_more(good: int, bad: int, size: int, state: Any) -> int:
     return got + 1 if got < min(good, size) else got
 
 
-def _early(n_arms: int, clock: int) -> float:
-    """The schedule of an earlier clock."""
-    return float(scheduled(n_arms, max(1, clock // 4)))
-
-
 def _early_explore(rule: Any, clock: int, out: Any) -> float:
+    """The exploration of an earlier clock."""
     return float(explore(rule, max(1, clock // 4), out))
-
-
-def _early_slope(n_arms: int, floor: float, clock: int) -> Any:
-    return decaying_exploration._schedule_and_slope(n_arms, floor, max(1, clock // 4))
 
 
 def _keep_going(function: Any) -> Any:
@@ -155,79 +87,10 @@ def _keep_going(function: Any) -> Any:
     return go_on
 
 
-def _take_all(size: int, seated: int, blocks: Any, leaders: Any, world: Any) -> bool:
-    """A step taken to its end, whoever leads."""
-    block.take_block(size, seated, blocks, world)
-    return True
-
-
-def _walk_on(
-    size: int, others: int, wins: int, hits: int, n: int, c: int, k: int, d: int, state: Any
-) -> Any:
-    """A small block walked to its end, whoever leads: the leader's clicks are made to look many."""
-    passed, _, n, c, k, d = two_arms._walk(size, others, wins, hits, n, c + 10**6, k, d, state)
-    return passed, True, n, c - 10**6, k, d
-
-
-def _whole_word(visitors: int, coin: Any, arms: Any) -> None:
-    """A word taken whole, whatever happens in it: the leader's clicks are made to look many."""
-    gap = arms.clicks[0] * arms.shows[1] - arms.clicks[1] * arms.shows[0]
-    leader = 0 if gap > 0 else 1
-    many = 10**6 if gap != 0 else 0
-    arms.clicks[leader] += many
-    two_arms._take_word(visitors, coin, arms)
-    arms.clicks[leader] -= many
-
-
-def _first_of_tie(visitors: int, coin: Any, arms: Any) -> None:
-    """Where the arms are tied, everybody sees the first."""
-    for _ in range(visitors):
-        if arms.clicks[0] * arms.shows[1] == arms.clicks[1] * arms.shows[0]:
-            two_arms.show(0, arms)
-        else:
-            two_arms._take_word(1, coin, arms)
-
-
-def _stays_up(*arguments: Any) -> tuple[int, int]:
-    """The leader never falls to the bar."""
-    return 0, 0
-
-
-def _above_the_bar(others: int, bar: float, below: float, *rest: Any) -> Any:
-    """The challenger passes the bar unseen."""
-    return challenger_shows._until_bar(others, bar, below + 1e6, *rest)
-
-
-def _forget_the_last(*arguments: Any) -> Any:
-    """The click that ends a block is not counted."""
-    shown, hits, ended = challenger_shows._until_bar(*arguments)
-    return shown, hits - 1 if ended else hits, ended
-
-
-def _in_the_middle(rank: int, total: int, state: Any) -> float:
-    return 0.5
-
-
-def _all_before(place: int, mine: int, others: int, state: Any) -> int:
-    return others
-
-
-def _never(scale: float, state: Any) -> int:
-    """Nobody clicks on the better arm only."""
-    return 2**62
-
-
-def _tenth_more(probability: float) -> Any:
-    return threshold(min(1.0, 1.1 * probability))
-
-
 NO_FAULT: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
     "blocks": (_blocks({}), "constant", 3, THREE, 400),
-    "blocks of a decaying schedule": (_decaying_blocks(), "dynamic", 4, THREE, 400),
-    "words of two arms": (_pair_words(), "dynamic", 4, (0.3, 0.32), 400),
-    "blocks of two arms": (_pair_blocks(), "constant", 3, (0.3, 0.32), 400),
-    "shows of the challenger": (_pair_shows(), "constant", 3, (0.3, 0.32), 400),
-    "words of three arms": (_words_of_arms({}), "dynamic", 4, THREE, 400),
+    "blocks of two arms": (_blocks({}), "constant", 3, TWO, 400),
+    "blocks of a falling schedule": (_blocks({}), "dynamic", 4, THREE, 400),
 }
 _off = {"_split_block": as_python(block._split_block, hypergeometric=_one_more)}
 _ties = {
@@ -239,124 +102,35 @@ _late = {
     "_draw_undecided": as_python(leap._draw_undecided, explore=_early_explore),
 }
 _rest = {"_walk_block": _keep_going(block._walk_block)}
-_deal_off = as_python(decaying_exploration._deal, hypergeometric=_one_more)
-_all_wander = as_python(decaying_exploration._count_wanderers, uniform=lambda state: 0.0)
-_single = as_python(bit_parallel._single, tied_arm=_first_tied)
-_two, _few, _high = (0.3, 0.32), (0.05, 0.05, 0.05), (0.8, 0.7, 0.75)
+_all_greedy = as_python(leap._draw_undecided, uniform=lambda state: 0.0)
+_all_early = as_python(leap._draw_undecided, failures_before_success=lambda scale, state: 0)
+_uncounted = {"_sum_part": lambda blocks, part, first, stop: block._sum_part(blocks, part, 0, 0)}
+_few = (0.05, 0.05, 0.05)
 FAULTS: dict[str, tuple[Parts, str, float, tuple[float, ...], int]] = {
     "accepting a block too early": (_blocks({"_holds": _yes}), "constant", 3, THREE, 400),
     "not dropping the rest": (_blocks(_rest), "constant", 3, THREE, 400),
     "wrong tie rule": (_blocks({}, **_ties), "constant", 3, _few, 60),
     "wrong schedule": (_blocks({}, **_late), "arm-dynamic", 4, THREE, 400),
     "hypergeometric off by one": (_blocks(_off), "constant", 3, THREE, 400),
-    "decaying: accepting too early": (
-        _decaying_blocks(keeps_leader=_yes),
+    "two arms: accepting too early": (_blocks({"_holds": _yes}), "constant", 3, TWO, 400),
+    "two arms: not dropping the rest": (_blocks(_rest), "constant", 3, TWO, 400),
+    "falling: accepting too early": (_blocks({"_holds": _yes}), "dynamic", 4, THREE, 400),
+    "falling: wrong schedule": (_blocks({}, **_late), "dynamic", 4, THREE, 400),
+    "falling: the undecided all see the greedy arm": (
+        _blocks({}, _draw_undecided=_all_greedy),
         "dynamic",
         4,
         THREE,
         400,
     ),
-    "decaying: not dropping the rest": (
-        _decaying_blocks(settle_block=_take_all),
+    "falling: everybody is undecided": (
+        _blocks({}, _draw_undecided=_all_early),
         "dynamic",
         4,
         THREE,
         400,
     ),
-    "decaying: wrong schedule": (
-        _decaying_blocks(scheduled=_early, _schedule_and_slope=_early_slope),
-        "dynamic",
-        4,
-        THREE,
-        400,
-    ),
-    "decaying: every candidate wanders": (
-        _decaying_blocks(_count_wanderers=_all_wander),
-        "dynamic",
-        4,
-        THREE,
-        400,
-    ),
-    "decaying: dealt out off by one": (_decaying_blocks(_deal=_deal_off), "dynamic", 4, THREE, 400),
-    "pair: a word taken whole": (_pair_words(_take_word=_whole_word), "constant", 3, _two, 400),
-    "pair: wrong digits": (_pair_words(_coin=_coin_of(_tenth_more)), "constant", 1, _two, 400),
-    "pair: wrong schedule": (_pair_words(scheduled=_early), "dynamic", 4, _two, 400),
-    "pair: wrong tie rule": (
-        _pair_words(_take_word=_first_of_tie),
-        "constant",
-        3,
-        (0.05, 0.05),
-        400,
-    ),
-    "pair: the better arm's further clicks": (
-        _pair_words(failures_before_success=_never),
-        "constant",
-        3,
-        (0.3, 0.4),
-        400,
-    ),
-    "pair: accepting a block too early": (
-        _pair_blocks(almost_surely_below=_yes),
-        "constant",
-        3,
-        _two,
-        400,
-    ),
-    "pair: both together, unchecked": (
-        _pair_blocks(keeps_lead=_yes),
-        "constant",
-        3,
-        _two,
-        400,
-    ),
-    "shows: a fall overlooked": (
-        _pair_shows(first_fall=_stays_up, _NEAR=1e9, _SAFE=0.05),
-        "constant",
-        3,
-        _two,
-        400,
-    ),
-    "shows: the bar passed unseen": (
-        _pair_shows(_until_bar=_above_the_bar),
-        "constant",
-        3,
-        _two,
-        400,
-    ),
-    "shows: a click forgotten": (
-        _pair_shows(_until_bar=_forget_the_last),
-        "constant",
-        3,
-        _two,
-        400,
-    ),
-    "shows: all in the middle": (
-        _pair_shows(_order_statistic=_in_the_middle),
-        "constant",
-        3,
-        _two,
-        400,
-    ),
-    "shows: all before a fall": (_pair_shows(_shows_before=_all_before), "constant", 1, _two, 400),
-    "pair: not dropping the rest": (_pair_blocks(_walk=_walk_on), "constant", 3, _two, 400),
-    "pair: hypergeometric off by one": (
-        _pair_blocks(hypergeometric=_one_more),
-        "constant",
-        3,
-        _two,
-        400,
-    ),
-    "words: a word taken whole": (_words_of_arms({"_stays": _yes}), "constant", 3, THREE, 400),
-    "words: a lost lead overlooked": (_words_of_arms({"_leads": _yes}), "constant", 3, _high, 400),
-    "words: wrong digits": (
-        _words_of_arms({"threshold": _word_of(_tenth_more)}, threshold=_word_of(_tenth_more)),
-        "constant",
-        1,
-        THREE,
-        400,
-    ),
-    "words: wrong schedule": (_words_of_arms({}, scheduled=_early), "dynamic", 4, THREE, 400),
-    "words: wrong tie rule": (_words_of_arms({}, _single=_single), "constant", 3, _few, 100),
+    "falling: the undecided are not counted": (_blocks(_uncounted), "dynamic", 4, THREE, 400),
 }
 
 

@@ -13,26 +13,25 @@ import pytest
 
 from deniable import (
     Case,
-    ConstantPolicy,
-    CustomPolicy,
-    DynamicPolicy,
+    Constant,
+    Custom,
+    Dynamic,
     Environment,
-    GittinsPolicy,
-    JointPolicy,
-    PerfectPolicy,
-    RandomPolicy,
+    Gittins,
+    Joint,
+    Perfect,
+    Random,
     ThompsonSampling,
-    read_scenario,
     simulate,
     simulate_many,
 )
 from deniable.errors import DeniableError, InvalidArgumentError
-from deniable.policies.base import Policy
 from deniable.simulation.results import SimulationResult
-from deniable.simulation.scenario import policy_named
+from deniable.simulation.scenario import policy_named, read_scenario
+from deniable.strategies.kernel_rules import Simulated
 
 PAGE = Environment([0.3, 0.2], 1_000)
-POLICIES: list[Policy] = [ConstantPolicy(1), DynamicPolicy(3), RandomPolicy(), PerfectPolicy()]
+POLICIES: list[Simulated] = [Constant(1), Dynamic(3), Random(), Perfect()]
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +86,7 @@ def test_a_notebook_shows_the_table_and_the_picture(result: SimulationResult) ->
 
 def test_names_are_escaped_in_a_notebook() -> None:
     page = Environment([0.3, 0.2], 10, name="<script>alert(1)</script>")
-    assert (
-        "<script>" not in simulate(page, [RandomPolicy()], repetitions=1, workers=1)._repr_html_()
-    )
+    assert "<script>" not in simulate(page, [Random()], repetitions=1, workers=1)._repr_html_()
 
 
 def test_several_environments_are_drawn_one_by_one() -> None:
@@ -131,15 +128,15 @@ def test_pandas_may_be_missing(result: SimulationResult, monkeypatch: pytest.Mon
 
 
 MISTAKES: dict[str, tuple[str, Callable[[], Any]]] = {
-    "one policy": ("policies", lambda: simulate(PAGE, ConstantPolicy(1))),  # type: ignore[arg-type]
+    "one policy": ("policies", lambda: simulate(PAGE, Constant(1))),  # type: ignore[arg-type]
     "a name": ("policies", lambda: simulate(PAGE, "constant")),  # type: ignore[arg-type]
     "names": ("policies", lambda: simulate(PAGE, ["constant"])),  # type: ignore[list-item]
-    "a class": ("policies", lambda: simulate(PAGE, [RandomPolicy])),  # type: ignore[list-item]
+    "a class": ("policies", lambda: simulate(PAGE, [Random])),  # type: ignore[list-item]
     "a learner": ("policies", lambda: simulate(PAGE, [ThompsonSampling])),  # type: ignore[list-item]
     "nothing": ("policies", lambda: simulate(PAGE, [])),
     "none": ("policies", lambda: simulate(PAGE, None)),  # type: ignore[arg-type]
-    "twice": ("policies", lambda: simulate(PAGE, [RandomPolicy(), RandomPolicy()])),
-    "rates alone": ("environment", lambda: simulate([0.3, 0.2], [RandomPolicy()])),  # type: ignore[arg-type]
+    "twice": ("policies", lambda: simulate(PAGE, [Random(), Random()])),
+    "rates alone": ("environment", lambda: simulate([0.3, 0.2], [Random()])),  # type: ignore[arg-type]
     "repetitions": ("repetitions", lambda: simulate(PAGE, POLICIES, repetitions="9")),  # type: ignore[arg-type]
     "no repetitions": ("repetitions", lambda: simulate(PAGE, POLICIES, repetitions=0)),
     "seed": ("seed", lambda: simulate(PAGE, POLICIES, seed=None)),  # type: ignore[arg-type]
@@ -152,8 +149,8 @@ MISTAKES: dict[str, tuple[str, Callable[[], Any]]] = {
     "executor": ("executor", lambda: simulate(PAGE, POLICIES, executor=4)),  # type: ignore[arg-type]
     "folder": ("folder", lambda: simulate(PAGE, POLICIES, folder=3)),  # type: ignore[arg-type]
     "progress": ("progress", lambda: simulate(PAGE, POLICIES, progress=True)),  # type: ignore[arg-type]
-    "a case": ("cases", lambda: simulate_many(Case(PAGE, RandomPolicy()))),  # type: ignore[arg-type]
-    "pairs": ("cases", lambda: simulate_many([(PAGE, RandomPolicy())])),  # type: ignore[list-item]
+    "a case": ("cases", lambda: simulate_many(Case(PAGE, Random()))),  # type: ignore[arg-type]
+    "pairs": ("cases", lambda: simulate_many([(PAGE, Random())])),  # type: ignore[list-item]
     "a case of names": ("policies", lambda: simulate_many([Case(PAGE, "random")])),  # type: ignore[arg-type]
     "text for rates": ("rates", lambda: Environment("0.3,0.2", 10)),
     "rates by name": ("rates", lambda: Environment({"a": 0.3}, 10)),  # type: ignore[arg-type]
@@ -179,23 +176,23 @@ MISTAKES: dict[str, tuple[str, Callable[[], Any]]] = {
     "value": ("values", lambda: Environment([0.3, 0.2], 10, values="high")),
     "spread": ("value_spread", lambda: Environment([0.3, 0.2], 10, value_spread=-1)),
     "data": ("data", lambda: Environment.of([0.3, 0.2])),  # type: ignore[arg-type]
-    "discount": ("discount", lambda: GittinsPolicy("0.9")),  # type: ignore[arg-type]
-    "budget as text": ("budget", lambda: ConstantPolicy("1")),  # type: ignore[arg-type]
-    "two budgets": ("budget", lambda: ConstantPolicy([1.0, 2.0])),  # type: ignore[arg-type]
-    "two budgets of joint": ("budget", lambda: JointPolicy([1.0, 2.0])),  # type: ignore[arg-type]
+    "discount": ("discount", lambda: Gittins("0.9")),  # type: ignore[arg-type]
+    "budget as text": ("budget", lambda: Constant("1")),  # type: ignore[arg-type]
+    "two budgets": ("budget", lambda: Constant([1.0, 2.0])),  # type: ignore[arg-type]
+    "two budgets of joint": ("budget", lambda: Joint([1.0, 2.0])),  # type: ignore[arg-type]
     "a policy's name": ("policies", lambda: policy_named(3)),  # type: ignore[arg-type]
     "scenario": ("scenario", lambda: read_scenario(3)),  # type: ignore[arg-type]
     "no scenario": ("scenario", lambda: read_scenario("no-such.toml")),
-    "learner": ("learner", lambda: CustomPolicy(3)),  # type: ignore[arg-type]
+    "learner": ("learner", lambda: Custom(3)),  # type: ignore[arg-type]
     "learner's arguments": (
         "learner",
-        lambda: simulate(PAGE, [CustomPolicy(dict)], repetitions=1, workers=1),  # type: ignore[arg-type]
+        lambda: simulate(PAGE, [Custom(dict)], repetitions=1, workers=1),  # type: ignore[arg-type]
     ),
     "no learner": (
         "learner",
         lambda: simulate(
             PAGE,
-            [CustomPolicy(lambda *given: 5, name="five")],  # type: ignore[arg-type]
+            [Custom(lambda *given: 5, name="five")],  # type: ignore[arg-type]
             repetitions=1,
             workers=1,
         ),

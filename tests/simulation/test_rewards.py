@@ -8,26 +8,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.simulation.plain_python import as_python
 from tests.simulation.test_custom import Greedy
 from tests.simulation.test_enumeration import Law, Paths, Undrawn
 from tests.simulation.two_samples import NEVER, least_p_value, sample, world_of
 
 from deniable import (
-    BestPrivatePolicy,
-    ConstantPolicy,
-    CustomPolicy,
-    DynamicPolicy,
+    BestPrivate,
+    Constant,
+    Custom,
+    Dynamic,
     Environment,
-    EpsilonGreedyPolicy,
-    GittinsPolicy,
-    JointPolicy,
-    PerfectPolicy,
-    RandomPolicy,
+    EpsilonGreedy,
+    Gittins,
+    Joint,
+    Perfect,
+    Random,
     simulate,
 )
-from deniable._compile import as_python
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import GreedyRule, Policy
 from deniable.simulation.job import (
     SimulationJob,
     kernel_rule,
@@ -39,12 +38,13 @@ from deniable.simulation.kernels import block, late_rewards
 from deniable.simulation.kernels.late_rewards import Worth, run_late
 from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.simulation.kernels.run import Setting
+from deniable.strategies.kernel_rules import GreedyRule, Simulated
 
 RATES = (0.3, 0.6)
 
 
 def _law_of_the_kernel(
-    policy: Policy, delays: tuple[float, ...], horizon: int, **replaced: Any
+    policy: Simulated, delays: tuple[float, ...], horizon: int, **replaced: Any
 ) -> Law:
     """All paths of the kernel's own source, with their probabilities."""
     rule = policy.rule(np.array(RATES)[:, None], horizon)
@@ -120,13 +120,13 @@ DELAYS = [(1.0,), (0.0, 1.0), (0.0, 0.0, 1.0), (0.4, 0.0, 0.6)]
 @pytest.mark.parametrize("delays", DELAYS, ids=str)
 def test_every_path_of_late_rewards_has_its_probability(delays: tuple[float, ...]) -> None:
     explored = 2 / (1 + np.exp(2.0))
-    got = _law_of_the_kernel(ConstantPolicy(2.0), delays, 4)
+    got = _law_of_the_kernel(Constant(2.0), delays, 4)
     assert _off(got, _law_by_definition(lambda n: explored, delays, 4)) < 1e-12
 
 
 def test_a_reward_that_comes_a_visitor_too_early_would_be_seen() -> None:
     explored = 2 / (1 + np.exp(2.0))
-    got = _law_of_the_kernel(ConstantPolicy(2.0), (0.0, 1.0), 4)
+    got = _law_of_the_kernel(Constant(2.0), (0.0, 1.0), 4)
     early = _law_by_definition(lambda n: explored, (1.0,), 4)
     assert _off(got, early) > 1e-3
 
@@ -141,8 +141,8 @@ def _in_the_late_kernel(job: SimulationJob, seed: int, repetition: int) -> Any:
     return run_late(kernel_rule(rule), rule.on_segment_clock, worth, setting)[:2]
 
 
-@pytest.mark.parametrize("policy", [ConstantPolicy(2), DynamicPolicy(3), EpsilonGreedyPolicy()])
-def test_without_delay_it_is_the_leap_kernel_in_law(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [Constant(2), Dynamic(3), EpsilonGreedy()])
+def test_without_delay_it_is_the_leap_kernel_in_law(policy: Simulated) -> None:
     world = world_of((0.3, 0.35, 0.25), 3, 1200)
     late = sample(world, policy, "step", 2000, 1, _in_the_late_kernel)
     assert least_p_value(late, sample(world, policy, "leap", 2000, seed=2)) > NEVER
@@ -152,16 +152,16 @@ def test_without_delay_it_is_the_leap_kernel_in_law(policy: Policy) -> None:
 def test_a_learner_in_python_meets_the_same_delays(delay: Any) -> None:
     table = world_of((0.6, 0.3), 2, 100)
     world = Environment(table.rates, 100, table.shares, delay=delay)
-    compiled = sample(world, ConstantPolicy(3), "leap", 8_000, seed=1)
-    learner = sample(world, CustomPolicy(Greedy, budget=3), "leap", 1_000, seed=2)
+    compiled = sample(world, Constant(3), "leap", 8_000, seed=1)
+    learner = sample(world, Custom(Greedy, budget=3), "leap", 1_000, seed=2)
     assert least_p_value(learner, compiled) > NEVER
 
 
 def test_a_delay_that_is_left_out_would_be_seen() -> None:
     world = Environment([0.6, 0.3], 200, delay=20)
-    late = sample(world, ConstantPolicy(3), "leap", 4_000, seed=1)
+    late = sample(world, Constant(3), "leap", 4_000, seed=1)
     at_once = Environment([0.6, 0.3], 200)
-    assert least_p_value(sample(at_once, ConstantPolicy(3), "leap", 4_000, 2), late) < NEVER
+    assert least_p_value(sample(at_once, Constant(3), "leap", 4_000, 2), late) < NEVER
 
 
 class Diary:
@@ -186,9 +186,7 @@ class Diary:
 
 @pytest.mark.parametrize("delay", [0, 1, 3])
 def test_a_reward_is_told_before_the_visitor_after_its_delay(delay: int) -> None:
-    simulate(
-        Environment([0.5, 0.5], 8, delay=delay), [CustomPolicy(Diary)], repetitions=1, workers=1
-    )
+    simulate(Environment([0.5, 0.5], 8, delay=delay), [Custom(Diary)], repetitions=1, workers=1)
     for told in range(1, 8 - delay):
         at = Diary.written.index(("update", told))
         assert Diary.written.index(("choose", told + delay)) < at
@@ -196,18 +194,18 @@ def test_a_reward_is_told_before_the_visitor_after_its_delay(delay: int) -> None
 
 
 SWAPPED: dict[str, Any] = {"changes": [(151, [0.2, 0.6])]}
-ALL: list[Policy] = [
-    ConstantPolicy(2),
-    DynamicPolicy(3),
-    ConstantPolicy(2, growth=1.5),
-    GittinsPolicy(0.9),
-    RandomPolicy(),
-    PerfectPolicy(),
+ALL: list[Simulated] = [
+    Constant(2),
+    Dynamic(3),
+    Constant(2, growth=1.5),
+    Gittins(0.9),
+    Random(),
+    Perfect(),
 ]
 
 
 @pytest.mark.parametrize("policy", ALL, ids=lambda policy: policy.label)
-def test_leap_is_step_where_rates_change(policy: Policy) -> None:
+def test_leap_is_step_where_rates_change(policy: Simulated) -> None:
     world = Environment([0.6, 0.2], 400, **SWAPPED)
     leap = sample(world, policy, "leap", 2_000, seed=1)
     step = sample(world, policy, "step", 2_000, seed=2)
@@ -216,10 +214,10 @@ def test_leap_is_step_where_rates_change(policy: Policy) -> None:
 
 def test_a_learner_in_python_meets_the_same_changes() -> None:
     world = Environment([0.6, 0.2], 250, **SWAPPED)
-    compiled = sample(world, ConstantPolicy(2), "leap", 6_000, seed=1)
-    learner = sample(world, CustomPolicy(Greedy, budget=2), "leap", 800, seed=2)
+    compiled = sample(world, Constant(2), "leap", 6_000, seed=1)
+    learner = sample(world, Custom(Greedy, budget=2), "leap", 800, seed=2)
     assert least_p_value(learner, compiled) > NEVER
-    still = sample(Environment([0.6, 0.2], 250), ConstantPolicy(2), "leap", 2_000, seed=2)
+    still = sample(Environment([0.6, 0.2], 250), Constant(2), "leap", 2_000, seed=2)
     assert least_p_value(still, compiled) < NEVER
 
 
@@ -228,10 +226,10 @@ SURE = Environment([1.0, 0.0], 30, changes=[(11, [0.0, 1.0]), (21, [1.0, 0.0])],
 
 @pytest.mark.parametrize(
     "policy",
-    [PerfectPolicy(), BestPrivatePolicy(20), RandomPolicy(), CustomPolicy(Greedy), JointPolicy(1)],
+    [Perfect(), BestPrivate(20), Random(), Custom(Greedy), Joint(1)],
     ids=lambda policy: policy.label,
 )
-def test_clicks_and_regret_follow_the_rates_of_the_time(policy: Policy) -> None:
+def test_clicks_and_regret_follow_the_rates_of_the_time(policy: Simulated) -> None:
     """Rates of 0 and 1: what is shown tells what is clicked and lost, visitor by visitor."""
     points = list(range(1, 31))
     result = simulate(SURE, [policy], repetitions=4, seed=3, checkpoints=points, workers=1)
@@ -249,10 +247,10 @@ def test_clicks_and_regret_follow_the_rates_of_the_time(policy: Policy) -> None:
 
 
 def test_only_checkpoints_that_were_asked_for_are_told() -> None:
-    result = simulate(SURE, [RandomPolicy()], repetitions=2, checkpoints=[15], workers=1)
+    result = simulate(SURE, [Random()], repetitions=2, checkpoints=[15], workers=1)
     assert result.frame["visitors"].to_list() == [15, 30] * 2
     assert result.arms.height == 2 * 2 * 2
-    short = simulate(SURE, [PerfectPolicy()], horizon=10, repetitions=1, workers=1)
+    short = simulate(SURE, [Perfect()], horizon=10, repetitions=1, workers=1)
     assert short.frame["clicks"].to_list() == [10]
 
 
@@ -260,8 +258,8 @@ WORTH = Environment([0.2, 0.1], 2_000, values=[1.0, 4.0], value_spread=0.8, name
 
 
 def test_values_make_rewards() -> None:
-    policies: list[Policy] = [RandomPolicy(), PerfectPolicy(), EpsilonGreedyPolicy()]
-    policies.append(CustomPolicy(Greedy))
+    policies: list[Simulated] = [Random(), Perfect(), EpsilonGreedy()]
+    policies.append(Custom(Greedy))
     result = simulate(WORTH, policies, repetitions=40, seed=1, workers=1)
     means = {row["policy"]: row for row in result.summary("reward").to_dicts()}
     assert means["perfect"]["mean"] == pytest.approx(2_000 * 0.4, rel=0.03)
@@ -282,23 +280,23 @@ def test_values_make_rewards() -> None:
 
 def test_a_spread_of_none_is_the_value_itself() -> None:
     world = Environment([0.5, 0.4], 300, values=2.5)
-    for policy in (ConstantPolicy(1), RandomPolicy(), CustomPolicy(Greedy)):
+    for policy in (Constant(1), Random(), Custom(Greedy)):
         _, clicks, rewards = run_outcome(make_job(world, policy), 1, 1)
         assert rewards is not None
         assert rewards == pytest.approx(2.5 * clicks)
-    assert run_outcome(make_job(Environment([0.5, 0.4], 300), RandomPolicy()), 1, 1)[2] is None
+    assert run_outcome(make_job(Environment([0.5, 0.4], 300), Random()), 1, 1)[2] is None
 
 
 def test_with_equal_values_the_law_is_that_of_clicks() -> None:
     """Twice the worth of a click changes no comparison of arms."""
-    plain = sample(Environment([0.3, 0.35], 600), ConstantPolicy(2), "leap", 4_000, seed=1)
+    plain = sample(Environment([0.3, 0.35], 600), Constant(2), "leap", 4_000, seed=1)
     world = Environment([0.3, 0.35], 600, values=2.0)
-    doubled = sample(world, ConstantPolicy(2), "leap", 4_000, seed=2, run=run_repetition)
+    doubled = sample(world, Constant(2), "leap", 4_000, seed=2, run=run_repetition)
     assert least_p_value(plain, doubled) > NEVER
 
 
-@pytest.mark.parametrize("policy", [GittinsPolicy(), JointPolicy(1), ConstantPolicy(1, growth=2)])
-def test_policies_that_learn_from_clicks_alone_say_so(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [Gittins(), Joint(1), Constant(1, growth=2)])
+def test_policies_that_learn_from_clicks_alone_say_so(policy: Simulated) -> None:
     cases: list[dict[str, Any]] = [{"delay": 3}, {"values": 2.0}]
     for more in cases:
         with pytest.raises(InvalidArgumentError) as caught:

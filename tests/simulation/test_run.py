@@ -14,22 +14,23 @@ import pytest
 from numpy.typing import NDArray
 
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import Policy
-from deniable.policies.benchmarks import RandomPolicy
-from deniable.policies.custom import CustomPolicy, ThompsonSampling
-from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation import job as job_module
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import KERNELS, Kernel, SimulationJob, make_job, run_repetition
 from deniable.simulation.run import Case, simulate, simulate_many
 from deniable.simulation.scenario import POLICIES, Settings, policy_named
+from deniable.strategies.benchmarks import EpsilonGreedy, Random
+from deniable.strategies.constant import Constant
+from deniable.strategies.custom import Custom, ThompsonSampling
+from deniable.strategies.dynamic import Dynamic
+from deniable.strategies.kernel_rules import Simulated
 from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_regret
 
 PAGE = Environment([[0.3, 0.1], [0.28, 0.2]], 5000, [0.6, 0.4])
-PAIR: list[Policy] = [ConstantPolicy(1), DynamicPolicy(3)]
+PAIR: list[Simulated] = [Constant(1), Dynamic(3)]
 
 
-def _all(n_arms: int) -> list[Policy]:
+def _all(n_arms: int) -> list[Simulated]:
     settings = Settings(2.0, tuple(np.linspace(0.5, 2, n_arms)), 0.9)
     return [policy_named(name, settings) for name in POLICIES]
 
@@ -88,7 +89,7 @@ def test_the_frame_is_tidy_and_adds_up() -> None:
 
 
 def test_the_summary_is_the_plain_statistics() -> None:
-    result = simulate(PAGE, [RandomPolicy()], repetitions=50, seed=1, workers=1)
+    result = simulate(PAGE, [Random()], repetitions=50, seed=1, workers=1)
     clicks = result.frame["clicks"].to_numpy()
     row = result.summary().to_dicts()[0]
     half = 1.959963984540054 * clicks.std(ddof=1) / np.sqrt(50)
@@ -206,7 +207,7 @@ def test_edges(kernel: Kernel, rates: Any, horizon: int, shares: Any) -> None:
 
 def test_the_longest_horizon_is_quick_and_adds_up() -> None:
     world = Environment([0.324, 0.295, 0.3], 10**12)
-    policies = [policy for policy in _all(3) if not isinstance(policy, CustomPolicy)]
+    policies = [policy for policy in _all(3) if not isinstance(policy, Custom)]
     result = simulate(world, policies, repetitions=1, seed=1, workers=1)
     assert (result.arms.group_by("policy").agg(pl.col("shows").sum())["shows"] == 10**12).all()
     private = result.frame.filter(pl.col("policy") == "constant(2)")["regret"].item()
@@ -217,7 +218,7 @@ def test_the_longest_horizon_is_quick_and_adds_up() -> None:
 def test_learners_in_python_are_not_run_for_hours() -> None:
     page = Environment([0.3, 0.2], 10**8)
     with pytest.raises(InvalidArgumentError, match="10,000,000 visitors for thompson"):
-        simulate(page, [CustomPolicy(ThompsonSampling)], workers=1)
+        simulate(page, [Custom(ThompsonSampling)], workers=1)
 
 
 def test_memory_does_not_grow_with_the_horizon() -> None:
@@ -236,7 +237,7 @@ def test_memory_does_not_grow_with_the_horizon() -> None:
 @pytest.mark.parametrize("rates", [(0.324, 0.295), (0.1955, 0.195), (0.9, 0.1)])
 def test_mean_regret_is_below_the_bound_everywhere(rates: Any, budget: float) -> None:
     points = [10, 100, 1000, 10**4, 10**5, 10**6]
-    policies: list[Policy] = [ConstantPolicy(budget), DynamicPolicy(budget), EpsilonGreedyPolicy()]
+    policies: list[Simulated] = [Constant(budget), Dynamic(budget), EpsilonGreedy()]
     result = simulate(
         Environment(rates, 10**6), policies, repetitions=20, seed=1, checkpoints=points, workers=1
     )
@@ -259,7 +260,7 @@ def test_many_cases_are_each_as_if_alone() -> None:
 
 
 def test_random_numbers_do_not_depend_on_the_last_bit_of_a_budget() -> None:
-    near: list[Policy] = [ConstantPolicy(0.3), ConstantPolicy(0.1 + 0.2)]
+    near: list[Simulated] = [Constant(0.3), Constant(0.1 + 0.2)]
     result = simulate(PAGE, near, repetitions=5, seed=1, workers=1)
     one, other = (rows.drop("policy", "risk_cap") for rows in result.frame.partition_by("policy"))
     assert one.equals(other)
@@ -281,31 +282,31 @@ def test_repetitions_policies_and_environments_have_streams_of_their_own(
     worlds = [Environment([0.3, 0.2], 100, name=name) for name in ("first", "second")]
     for seed in (0, 1):
         for world in worlds:
-            for policy in (RandomPolicy(), ConstantPolicy(1), DynamicPolicy(1)):
+            for policy in (Random(), Constant(1), Dynamic(1)):
                 for repetition in range(5):
                     run_repetition(make_job(world, policy), seed, repetition)
     assert len(set(states)) == len(states) == 60
     first = list(states)
-    run_repetition(make_job(worlds[0], RandomPolicy()), 0, 0)
+    run_repetition(make_job(worlds[0], Random()), 0, 0)
     assert states[-1] == first[0]  # and the same again from the same arguments
-    for policy in (RandomPolicy(), DynamicPolicy(1)):
+    for policy in (Random(), Dynamic(1)):
         run_repetition(make_job(worlds[0], policy, common_random_numbers=True), 0, 0)
     assert states[-1] == states[-2]
 
 
 def test_budgets_that_differ_have_labels_that_differ() -> None:
-    near: list[Policy] = [DynamicPolicy(2.7288521), DynamicPolicy(2.7288522)]
+    near: list[Simulated] = [Dynamic(2.7288521), Dynamic(2.7288522)]
     result = simulate(PAGE, near, repetitions=1, seed=1, workers=1)
     assert result.frame["policy"].to_list() == ["dynamic(2.7288521)", "dynamic(2.7288522)"]
 
 
 def test_common_random_numbers_bring_the_same_visitors_to_all_policies() -> None:
-    on_the_experiments_clock = {"arm-dynamic", "joint", "joint-across-time", "pooled"}
+    on_the_experiments_clock = {"arm-dynamic", "joint", "pooled"}
     policies = [
         policy
         for policy in _all(2)
         if policy.name not in on_the_experiments_clock
-        if not isinstance(policy, CustomPolicy)  # they share theirs with each other: test_custom.py
+        if not isinstance(policy, Custom)  # they share theirs with each other: test_custom.py
     ]
 
     def arrivals(common: bool) -> list[int]:
@@ -322,9 +323,9 @@ def test_common_random_numbers_bring_the_same_visitors_to_all_policies() -> None
 
 
 def test_a_folder_of_another_budget_is_refused(tmp_path: Path) -> None:
-    simulate(PAGE, [ConstantPolicy(1)], repetitions=2, workers=1, folder=tmp_path / "run")
+    simulate(PAGE, [Constant(1)], repetitions=2, workers=1, folder=tmp_path / "run")
     with pytest.raises(InvalidArgumentError, match="same settings"):
-        simulate(PAGE, [ConstantPolicy(2)], repetitions=2, workers=1, folder=tmp_path / "run")
+        simulate(PAGE, [Constant(2)], repetitions=2, workers=1, folder=tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -348,7 +349,7 @@ def test_bad_arguments_are_named(change: dict[str, Any], named: str) -> None:
 
 def test_policies_must_differ_and_exist() -> None:
     with pytest.raises(InvalidArgumentError, match="policies"):
-        simulate(PAGE, [RandomPolicy(), RandomPolicy()], workers=1)
+        simulate(PAGE, [Random(), Random()], workers=1)
     with pytest.raises(InvalidArgumentError, match="policies"):
         simulate(PAGE, [], workers=1)
 

@@ -90,8 +90,6 @@ BAD = [
     ("discount", 1.5),
     ("publishing", "hourly"),
     ("publishing", 1.1),
-    ("trace_budget", 0),
-    ("trace_budget", -1.0),
     ("repetitions", 0),
     ("repetitions", 1.5),
     ("seed", -1),
@@ -142,7 +140,7 @@ def test_broken_toml_is_one_line(tmp_path: Path) -> None:
     assert caught.value.argument == "scenario"
 
 
-def test_publishing_and_trace_budgets_are_for_private_policies() -> None:
+def test_publishing_is_for_private_policies() -> None:
     names = ["constant", "dynamic", "arm-dynamic", "random"]
     given = {"rates": [0.3, 0.2], "visitors": 10, "policies": names, "budgets": [1, 2]}
     as_served = make_scenario({**given, "publishing": "service"})
@@ -152,19 +150,3 @@ def test_publishing_and_trace_budgets_are_for_private_policies() -> None:
         "arm-dynamic(1, 2, published)",
         "random",
     ]
-    traced = make_scenario({**given, "publishing": "service", "trace_budget": 0.5})
-    assert [policy.label for policy in traced.policies] == [
-        "constant(1, trace 0.5)",
-        "dynamic(1, trace 0.5)",
-        "arm-dynamic(1, 2, trace 0.5)",
-        "random",
-    ]
-
-
-def test_a_trace_budget_reaches_the_joint_strategy() -> None:
-    base = {"rates": [[0.3, 0.2], [0.2, 0.3]], "visitors": 1000, "policies": ["joint", "pooled"]}
-    noisy = make_scenario({**base, "trace_budget": 0.5}).policies
-    assert [policy.label for policy in noisy] == ["joint(1, trace 0.5)", "pooled"]
-    assert [policy.label for policy in make_scenario(base).policies] == ["joint(1)", "pooled"]
-    with pytest.raises(InvalidArgumentError, match="trace_budget"):
-        make_scenario({**base, "trace_budget": -1})

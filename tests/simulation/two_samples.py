@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from deniable.policies.base import Policy
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import Kernel, SimulationJob, make_job, run_repetition
 from deniable.simulation.scenario import Settings, policy_named
+from deniable.strategies.kernel_rules import Simulated
 
 Samples = NDArray[np.float64]
 NEVER = 1e-9
 
 
-def named(name: str, budget: float, n_arms: int) -> Policy:
+def named(name: str, budget: float, n_arms: int) -> Simulated:
     """A policy; arms that need budgets of their own get some between .5 and 4."""
     budgets = tuple(np.geomspace(0.5, 4, n_arms))
     return policy_named(name, Settings(budget, budgets, discount=0.99))
@@ -33,7 +33,7 @@ def world_of(rates: tuple[float, ...], segments: int, horizon: int) -> Environme
 
 def sample(
     environment: Environment,
-    policy: Policy,
+    policy: Simulated,
     kernel: Kernel,
     repetitions: int | range,
     seed: int,

@@ -43,7 +43,6 @@ def draft(
     key: str,
     *,
     budget_nano: int = NAT,
-    trace_nano: int | None = None,
     arm_budgets: Sequence[int] | None = None,
     names: Sequence[str] = ("x", "y"),
     layer: str | None = None,
@@ -59,7 +58,6 @@ def draft(
         segments=tuple(names),
         strategy="constant",
         budget_nano=budget_nano,
-        trace_nano=trace_nano,
         planned_visitors=None,
         layer=layer,
         slots=None,
@@ -69,7 +67,6 @@ def draft(
         metrics=tuple(metrics),
         version=1,
         winner=None,
-        exhausted=False,
         table_number=0,
         has_tombstones=False,
         created_at=times.as_datetime(times.now()),
@@ -95,7 +92,7 @@ def start(connection: Connection, experiment: Experiment, share: int = 1000) -> 
     slots = None
     if experiment.layer is not None:
         slots = account.take_slots(connection, experiment.layer, share)
-    detail = promise_entries.band_detail(fixed_band(experiment))
+    detail = promise_entries.rows_detail(fixed_band(experiment), fixed_band(experiment).neutral)
     account.commit(connection, experiment, "start", slots, **detail)
     running = changed(
         connection,
@@ -108,9 +105,9 @@ def start(connection: Connection, experiment: Experiment, share: int = 1000) -> 
 
 
 def publish(connection: Connection, experiment: Experiment) -> Experiment:
-    """The next table: the zero row for everybody."""
+    """The next table: the neutral row for everybody."""
     fixed = fixed_band(experiment)
-    table = Table((fixed.zero,) * len(experiment.segments), fixed.zero)
+    table = Table((fixed.neutral,) * len(experiment.segments), fixed.neutral)
     counts, number, at = b"[]", experiment.table_number + 1, times.now()
     detail = promise_entries.table_detail(
         number, experiment.version, table, counts, 0, experiment.strategy, at

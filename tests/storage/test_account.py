@@ -22,6 +22,7 @@ from sqlalchemy import Connection, insert, select, update
 from tests.passing import STEP
 from tests.storage.support import NAT, changed, draft, empty_store, load, start, stop
 
+from deniable.audit.firm import lives_of as audited_lives
 from deniable.errors import (
     BrokenPromiseError,
     InsufficientBudgetError,
@@ -30,7 +31,8 @@ from deniable.errors import (
     WrongStateError,
 )
 from deniable.storage import account, account_rules, commitments, promises, times
-from deniable.storage.account_rules import DAY, HOUR
+from deniable.storage.account_rules import DAY, HOUR, counted, end_of_hour
+from deniable.storage.commitments import Entry
 from deniable.storage.records import SLOTS
 from deniable.storage.schema import answers
 from deniable.storage.schema import commitments as chain
@@ -297,7 +299,7 @@ def test_five_refills_cost_five_nats(connection: Connection, clock: Clock) -> No
 
 def test_a_refused_start_names_what_remains(connection: Connection, clock: Clock) -> None:
     set_firm(connection, 2.5)
-    start(connection, draft(connection, "a", budget_nano=NAT, trace_nano=NAT // 2))
+    start(connection, draft(connection, "a", budget_nano=3 * NAT // 2))
     with pytest.raises(InsufficientBudgetError) as refused:
         start(connection, draft(connection, "b", budget_nano=2 * NAT))
     assert (refused.value.remaining, refused.value.requested) == (NAT, 2 * NAT)
@@ -450,3 +452,22 @@ def test_slots_and_layer_belong_together(connection: Connection, clock: Clock) -
     with pytest.raises(InvalidArgumentError, match="slots"):
         account.commit(connection, draft(connection, "b", layer="page"), "start", None)
     assert promises.promise_of(connection, load(connection, "a")).status == "draft"
+
+
+def test_an_answer_that_the_chain_knows_counts_whatever_is_stored() -> None:
+    """A process that had not heard of the stop answered once more; then its row was removed."""
+    who, stopped, later = b"a" * 16, 1_000, 1_050
+    life = {"layer": None, "slots": None}
+    entries = [
+        Entry(1, "firm", None, 0, {"budget_nano": NAT, "window_days": 1, "reason": ""}, 0),
+        Entry(2, "start", who, NAT, life, 0),
+        Entry(3, "stop", who, 0, {"last_answer": stopped}, stopped * HOUR),
+        Entry(4, "clock", None, 0, {"skipped": 0, "answers": {who.hex(): later}}, later * HOUR),
+        Entry(5, "clock", None, 0, {"skipped": 0, "answers": {who.hex(): 9}}, later * HOUR + 1),
+    ]
+    end = end_of_hour(later) + DAY
+    assert audited_lives(entries)[0].ended == end - DAY
+    hours: dict[bytes, int]
+    for hours in ({}, {who: stopped}, {who: later}):
+        assert len(counted(entries, hours, end - 1)) == 1
+        assert counted(entries, hours, end) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import accumulate, pairwise, repeat
 from itertools import chain as chained
@@ -19,12 +19,11 @@ from deniable.storage.account_rules import DAY
 from deniable.storage.connect import connect
 from deniable.storage.erasure import FASTEST, HOLD_SECONDS, LASTING_SECONDS, REST, Pace
 from deniable.storage.ledger import verify
-from deniable.storage.records import MICRO, Experiment
+from deniable.storage.records import MICRO
 from deniable.storage.schema import (
     counters,
     decisions,
     experiments,
-    memberships,
     rewards,
     tombstones,
 )
@@ -57,7 +56,7 @@ def _several_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def erase(store: Store, *visitors: bytes) -> int:
-    return erasure.erase(store, KEY, lambda _: visitors, lambda _: ()).decisions
+    return erasure.erase(store, KEY, lambda _: visitors).decisions
 
 
 def purge(store: Store, *, running: bool = True, **options: Any) -> int:
@@ -108,7 +107,7 @@ def test_erasing_leaves_tombstones_and_takes_nothing(store: Store) -> None:
     gone = in_store(
         store, lambda c: c.execute(select(decisions).where(decisions.c.salt.is_(None))).all()
     )
-    assert [getattr(row, name) for row in gone for name in erasure.ERASABLE] == [None] * 14
+    assert [getattr(row, name) for row in gone for name in erasure.ERASABLE] == [None] * 8
     assert counted(store, rewards, rewards.c.value.is_(None)) == 2
     assert in_store(store, lambda c: set(c.execute(select(tombstones.c.visitor)).scalars())) == {
         erasure.tombstone(KEY, visitor) for visitor in VISITORS[:2]
@@ -223,38 +222,15 @@ def test_tombstones_go_when_the_experiment_no_longer_counts(
     monkeypatch.setattr(erasure, "BATCH", 7)
     erase(store, *VISITORS)
     with store.begin() as connection:
-        shop = stop(connection, load(connection, "shop"))
-        values = {"group_name": "page", "experiment_id": bytes.fromhex(shop.id)}
-        rows = [{**values, "visitor": visitor} for visitor in VISITORS]
-        connection.execute(insert(memberships), rows)
+        stop(connection, load(connection, "shop"))
     purge(store)
-    assert (counted(store, tombstones), counted(store, memberships)) == (30, 30)
+    assert counted(store, tombstones) == 30
     beat = partial(store.retried, commitments.beat)
     pass_until(monkeypatch, beat, times.now() + 91 * DAY)
     purge(store)
-    assert (counted(store, tombstones), counted(store, memberships)) == (0, 0)
+    assert counted(store, tombstones) == 0
     assert not in_store(store, lambda c: load(c, "shop").has_tombstones)
     assert problem(store) is None
-
-
-def test_memberships_stay_while_the_experiment_counts(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A member of a group from before layers does not become free for its other experiments."""
-
-    def members(_: Experiment) -> Sequence[bytes]:
-        return VISITORS[:3]
-
-    with store.begin() as connection:
-        shop = stop(connection, load(connection, "shop"))
-        row = {"group_name": "page", "visitor": VISITORS[0]}
-        connection.execute(insert(memberships).values(**row, experiment_id=bytes.fromhex(shop.id)))
-    erasure.erase(store, KEY, members, members)
-    assert counted(store, memberships) == 1
-    beat = partial(store.retried, commitments.beat)
-    pass_until(monkeypatch, beat, times.now() + 91 * DAY)
-    erasure.erase(store, KEY, members, members)
-    assert counted(store, memberships) == 0
 
 
 def test_removed_tombstones_are_noticed(store: Store) -> None:
@@ -262,8 +238,12 @@ def test_removed_tombstones_are_noticed(store: Store) -> None:
     erase(store, *VISITORS[:3])
     some = tombstones.c.visitor == erasure.tombstone(KEY, VISITORS[1])
     with store.begin() as connection:
+        removed = connection.execute(select(tombstones).where(some)).one()._asdict()
         connection.execute(tombstones.delete().where(some))
     assert "tombstones" in (problem(store) or "")
+    with store.begin() as connection:
+        connection.execute(insert(tombstones).values(**removed))
+    assert problem(store) is None
     with store.begin() as connection:
         connection.execute(experiments.update().values(has_tombstones=False))
     assert "has_tombstones" in (problem(store) or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
@@ -134,6 +135,15 @@ def test_a_changed_decision_is_named(store: Store, column: str) -> None:
     assert result.seq == PLACE
     assert result.decision == row_at(store, PLACE).id.hex()
     assert "changed or reordered" in (result.problem or "")
+
+
+@pytest.mark.parametrize("column", ["id", "visitor", "salt"])
+@pytest.mark.parametrize("place", [PLACE, PLACE + 6])
+def test_a_longer_value_is_named(store: Store, column: str, place: int) -> None:
+    """What is hashed has a fixed width; the rest of a longer value must not go unnoticed."""
+    longer = getattr(row_at(store, place), column) + b"\0"
+    change = update(decisions).where(decisions.c.seq == place).values({column: longer})
+    assert tamper(store, change).seq == place
 
 
 @pytest.mark.parametrize(
@@ -270,6 +280,26 @@ def test_a_decision_from_a_table_that_was_never_published(store: Store) -> None:
     assert "never published" in (result.problem or "")
 
 
+def _drawn(store: Store, segment: int, arm: int, **different: Any) -> Verification:
+    """The verification after a service drew and chained one more decision."""
+    with store.begin() as connection:
+        running = replace(load(connection, "checkout"), **different)
+        end = connection.execute(select(writers).where(writers.c.id == 7)).one()
+        Writer(seq=end.seq, head=end.head).decide(connection, running, b"z" * 16, segment, arm)
+    return check(store)
+
+
+def test_a_decision_from_a_table_of_another_version(store: Store) -> None:
+    assert "another version" in (_drawn(store, 0, 0, version=2).problem or "")
+
+
+@pytest.mark.parametrize(("segment", "arm"), [(0, 5), (7, 0), (-2, 0)])
+def test_an_arm_that_the_table_never_shows(store: Store, segment: int, arm: int) -> None:
+    result = _drawn(store, segment, arm)
+    assert result.seq == 42
+    assert "its row of the table does not" in (result.problem or "")
+
+
 def test_a_decision_from_before_its_table(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from deniable.storage import times
 
@@ -292,7 +322,6 @@ ROWS: dict[str, Any] = {
     "status": "paused",
     "strategy": "dynamic",
     "budget_nano": 5 * NAT,
-    "trace_nano": 1,
     "layer": "page",
     "slots": bytes(125),
     "holdout": 10,
@@ -301,7 +330,7 @@ ROWS: dict[str, Any] = {
     "metrics": "[]",
     "version": 2,
     "winner": 1,
-    "exhausted": True,
+    "planned_visitors": 7,
     "table_number": 1,
     "has_tombstones": True,
 }

@@ -20,18 +20,9 @@ from typing import ClassVar
 import numpy as np
 
 from deniable import strategies
-from deniable.policies.greedy import ConstantPolicy
+from deniable.strategies.constant import Constant
 from deniable.strategies.symmetric import SymmetricStrategy
 from deniable.theory.regret import RegretTerms
-
-
-@dataclass(frozen=True)
-class ToyPolicy(ConstantPolicy):
-    name: ClassVar[str] = "toy"
-
-    @property
-    def label(self):
-        return f"toy({self.budget:g})"
 
 
 @dataclass(frozen=True)
@@ -41,13 +32,15 @@ class Toy(SymmetricStrategy):
     name: ClassVar[str] = "toy"
     title: ClassVar[str] = "Toy"
     description: ClassVar[str] = "half of the budget for everybody"
-    binds_at: ClassVar[float] = 1.0
 
-    def risk(self, clock):
+    def binds_at(self, n_arms):
+        return 1.0
+
+    def risk(self, clock, n_arms):
         return np.full(np.shape(clock), self.budget / 2)[()]
 
-    def policy(self):
-        return ToyPolicy(self.budget)
+    def rule(self, rates, horizon):
+        return Constant(self.budget).rule(rates, horizon)
 
     @classmethod
     def bonus(cls, budgets, clock):
@@ -92,7 +85,7 @@ plan = deniable.plan(n_arms=3, horizon=50_000, n_segments=2)
 assert json.loads(json.dumps(plan.to_dict()))["strategies"]["toy"]["best_budget"]
 print(plan.recommendation.strategy, round(plan.strategies["toy"].best_budget, 6))
 print(plan.recommendation.budget <= 1.25, plan.strategies["toy"].reading)
-print([s.header for s in plan_sections(plan) if "toy" in s.header])
+print([s.table.header for s in plan_sections(plan) if "toy" in s.table.header])
 print("Toy: half of the budget" in " ".join(s.text for s in plan_sections(plan)))
 print("Toy" in chart_summaries(plan)["regret"], "toy" in json.dumps(plan.chart().to_dict()))
 print("toy" in plan._repr_html_())
@@ -116,7 +109,7 @@ def test_the_planner_page_shows_it() -> None:
         """
 import json
 from deniable.web import responses
-from deniable.charts.cache import specification
+from deniable.charts.theme import specification
 from deniable.charts.planning import PANELS
 from deniable.web.planner import view
 from deniable.web.planner_setting import Setting
@@ -170,7 +163,7 @@ with deniable.open("memory:") as service:
         _ = service.decide("e", f"v{number}", "ab"[number % 2])
     print(service.experiments.tables("e")[-1].strategy, len(service.experiments.tables("e")))
     found = service.audits.run("e")
-    print(found.sound, found.promise.stated_grade)
+    print(found.sound, found.promise.grade)
 """
     ).splitlines()
     assert out == ["toy 3", "True across time"]

@@ -18,7 +18,7 @@ def test_explored_is_the_mean_of_the_schedule(
     name: str, n_arms: int, visitors: int, budget: float
 ) -> None:
     strategy = STRATEGIES[name]
-    shares = np.asarray(strategy(n_arms, budget).exploration(np.arange(1, visitors + 1)))
+    shares = np.asarray(strategy(budget).exploration(np.arange(1, visitors + 1), n_arms))
     assert strategy.explored(n_arms, visitors, budget) == pytest.approx(shares.mean(), rel=1e-3)
     assert strategy.explored_last(n_arms, visitors, budget) == pytest.approx(shares[-1])
     generic = SymmetricStrategy.explored.__func__  # type: ignore[attr-defined]

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.optimize import linprog
 
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.joint_table import integer_table, keeps_budget
-from deniable.strategies.joint import JointStrategy
-from deniable.strategies.joint_across import fill_band
+from deniable.strategies import joint_rule
 from deniable.strategies.joint_kernel import dynamic_table, mix_floor
 from deniable.strategies.joint_model import (
     ARM_SPREADS,
@@ -27,18 +25,15 @@ from deniable.strategies.joint_model import (
     weights_of,
 )
 from deniable.strategies.joint_rule import (
-    RULE,
     TUNING,
     TableMaker,
     joint_table,
-    lottery_table,
     pooled_table,
-    switch_floors,
 )
 
 Table = NDArray[np.float64]
 
-FIRST_RULE = np.array(
+PLAIN_CONSTANTS = np.array(
     [
         [0.42864453422816745, 0.20298008153973324],
         [0.4716842773651307, 0.6973487300535648],
@@ -182,11 +177,10 @@ def test_at_budget_0_it_is_one_bandit_for_everybody() -> None:
     rng = np.random.default_rng(6)
     shows = rng.integers(50, 900, (4, 3)).astype(float)
     clicks = rng.binomial(shows.astype(int), 0.3).astype(float)
-    noise = rng.random((4, 3)) / 1000
-    table = joint_table(shows, clicks, 10**5, 0, noise=noise)
-    assert table.tolist() == pooled_table(shows, clicks, 10**5, noise=noise).tolist()
+    table = joint_table(shows, clicks, 10**5, 0)
+    assert table.tolist() == pooled_table(shows, clicks, 10**5).tolist()
     assert (table == table[:, :1]).all()
-    assert joint_table(shows, clicks, 10**5, 1.0, noise=noise).tolist() != table.tolist()
+    assert joint_table(shows, clicks, 10**5, 1.0).tolist() != table.tolist()
 
 
 def test_half_the_evidence_is_half_the_way() -> None:
@@ -198,7 +192,7 @@ def test_half_the_evidence_is_half_the_way() -> None:
     def table(doubt: float) -> Table:
         tuning = TUNING._replace(keep=0.0, doubt_rising=0.0, doubt=doubt)
         made = TableMaker("joint", 2, 2, 10**5, 1.0, tuning)
-        return made.next_table(shows, clicks, np.zeros((2, 2)))
+        return made.next_table(shows, clicks)
 
     sure = table(1e-9)
     z = [4.0, 8.0, 16.0]
@@ -215,14 +209,11 @@ def test_with_many_arms_it_explores_what_segments_may_need() -> None:
     shows = np.full((8, 2), 300.0)
     clicks = np.array([[36.0, 33.0], [33.0, 36.0], *[[9.0, 9.0]] * 6])
     doubtful = TUNING._replace(keep=0.0, doubt_rising=0.0, doubt=1e18)
-    new, old = (
-        TableMaker("joint", 8, 2, 10**5, 2.0, doubtful, rule).next_table(
-            shows, clicks, np.zeros((8, 2))
-        )
-        for rule in (2, 1)
-    )
-    assert old[2:].sum(axis=0).min() > 3 * new[2:].sum(axis=0).max()
-    assert new[:2].min() > 0.2  # neither of the others is given up
+    made = TableMaker("joint", 8, 2, 10**5, 2.0, doubtful)
+    table = made.next_table(shows, clicks)
+    dynamic = dynamic_table(shows, clicks, shows.sum(), np.exp(-2.0))
+    assert dynamic[2:].sum(axis=0).min() > 3 * table[2:].sum(axis=0).max()
+    assert table[:2].min() > 0.2  # neither of the others is given up
 
 
 def test_the_wary_table_is_dynamic_in_part() -> None:
@@ -231,7 +222,7 @@ def test_the_wary_table_is_dynamic_in_part() -> None:
     shows, clicks = _counts(rng, 5, 3, 400)
     tuning = TUNING._replace(keep=0.0, doubt_rising=0.0, doubt=1e18)
     made = TableMaker("joint", 5, 3, 10**5, 1.0, tuning)
-    table = made.next_table(shows, clicks, np.zeros((5, 3)))
+    table = made.next_table(shows, clicks)
     dynamic = dynamic_table(shows, clicks, shows.sum(), np.exp(-1.0))
     drawn = (table - 0.4 * dynamic) / 0.6
     assert drawn.sum(axis=0) == pytest.approx(np.ones(3))
@@ -240,46 +231,34 @@ def test_the_wary_table_is_dynamic_in_part() -> None:
     assert abs(drawn - dynamic).max() > 0.1
 
 
-def test_earlier_tables_are_made_by_their_own_rule() -> None:
-    """Numbers of the first rule, from the code before there was a second one."""
+def test_beyond_twenty_arms_the_plain_constants_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with one row for everybody."""
     shows = np.array([[400.0, 300.0], [350.0, 420.0], [390.0, 310.0]])
     clicks = np.array([[40.0, 24.0], [30.0, 45.0], [20.0, 18.0]])
-    first = joint_table(shows, clicks, 10**5, 1, rule=1)
-    assert first == pytest.approx(FIRST_RULE, abs=1e-9)
-    assert abs(joint_table(shows, clicks, 10**5, 1) - first).max() > 0.01
-    assert RULE == JointStrategy.rule == 3
     many_shows, many_clicks = _counts(np.random.default_rng(1), 21, 2, 300)
-    # With more than 20 arms, with one row for everybody, and across time, nothing has changed; with two
-    # arms since rule 3 only, with others since rule 2 only.
-    cases: list[tuple[Table, Table, float, list[float] | None, tuple[int, ...]]] = [
-        (many_shows, many_clicks, 1, None, (1, 2, 3)),
-        (shows, clicks, 0, None, (1, 2, 3)),
-        (shows[:2], clicks[:2], 0, None, (1, 2, 3)),
-        (shows[:2, :1], clicks[:2, :1], 1, None, (1, 2, 3)),
-        (shows, clicks, 1, [0.2, 0.2, 0.1], (1, 2, 3)),
-        (shows[:2], clicks[:2], 1, [0.3, 0.3], (1, 2, 3)),
-        (shows[:2], clicks[:2], 1, None, (1, 2)),
-        (shows, clicks, 1, None, (2, 3)),
-    ]
-    for seen, clicked, budget, floors, rules in cases:
-        made = {
-            rule: joint_table(seen, clicked, 10**5, budget, floors=floors, rule=rule).tolist()
-            for rule in (1, 2, 3)
-        }
-        assert [made[rule] == made[rules[-1]] for rule in made] == [rule in rules for rule in made]
+    cases = [(shows, clicks, 1), (many_shows, many_clicks, 1), (shows, clicks, 0)]
+
+    def made() -> list[Table]:
+        return [joint_table(s, c, 10**5, budget) for s, c, budget in cases]
+
+    few = made()
+    monkeypatch.setattr(joint_rule, "MOST_ARMS", 2)
+    plain = made()
+    assert plain[0] == pytest.approx(PLAIN_CONSTANTS, abs=1e-9)
+    assert abs(few[0] - plain[0]).max() > 0.01
+    assert [table.tolist() for table in few[1:]] == [table.tolist() for table in plain[1:]]
 
 
 @pytest.mark.parametrize("n_arms", [2, 6])
 def test_the_floor_vanishes_with_all_visitors(n_arms: int) -> None:
-    """Arms that nobody needs are as likely as pooled shows them; rule 1 shows them more often."""
+    """Arms that nobody needs are as likely as pooled shows them."""
     shows = np.full((n_arms, 8), 1e4)
     clicks = np.array([[2000.0] * 8] + [[100.0] * 8] * (n_arms - 1))
     visitors = shows.sum()
-    for rule, clock in ((1, visitors / 8), (3, visitors)):
-        floor = 0.05 * (n_arms * np.log(clock) / clock) ** (1 / 3)
-        table = joint_table(shows, clicks, 10**7, 1, rule=rule)
-        assert table[1:] == pytest.approx(np.full((n_arms - 1, 8), floor / n_arms))
-    assert joint_table(shows, clicks, 10**7, 1) == pytest.approx(pooled_table(shows, clicks, 10**7))
+    floor = 0.05 * (n_arms * np.log(visitors) / visitors) ** (1 / 3)
+    table = joint_table(shows, clicks, 10**7, 1)
+    assert table[1:] == pytest.approx(np.full((n_arms - 1, 8), floor / n_arms))
+    assert table == pytest.approx(pooled_table(shows, clicks, 10**7))
 
 
 def test_two_arms_in_many_segments_need_less_evidence() -> None:
@@ -289,10 +268,13 @@ def test_two_arms_in_many_segments_need_less_evidence() -> None:
         clicks = np.tile([[300 + 40 * (2 / n_segments) ** 0.5], [300.0]], n_segments)
         left = 2 * np.log(10**6 / shows.sum())
         dynamic = dynamic_table(shows, clicks, shows.sum(), np.exp(-3.0))
-        steps = [
-            joint_table(shows, clicks, 10**6, 3, keep=0, rule=rule)[1, 0] - dynamic[1, 0]
-            for rule in (2, 3)
-        ]
+        # The doubt of two segments, and of this many.
+        steps = []
+        for doubt in (TUNING.doubt * n_segments / 2, TUNING.doubt):
+            tuning = TUNING._replace(keep=0.0, doubt=doubt)
+            maker = TableMaker("joint", 2, n_segments, 10**6, 3.0, tuning)
+            table = maker.next_table(shows, clicks)
+            steps.append(table[1, 0] - dynamic[1, 0])
         assert steps[0] < -0.01
         assert steps[1] / steps[0] == pytest.approx(((left + 2) / (left + 4 / n_segments)) ** 0.5)
 
@@ -323,24 +305,16 @@ def test_fit_gives_every_cell_a_variance() -> None:
     shows = np.full((4, 3), 1e7)
     clicks = rng.binomial(10**7, arms[:, None] * base).astype(float)
     relative, variance = np.empty((4, 3)), np.empty((4, 3))
-    fitted = fit(shows, clicks, np.zeros((4, 3)), relative, variance)
+    fitted = fit(shows, clicks, relative, variance)
     assert fitted == pytest.approx(base, rel=0.01)
     assert relative == pytest.approx(np.tile(arms[:, None] - 1, 3), abs=0.01)
     rate = arms[:, None] * base
     assert variance == pytest.approx(rate * (1 - rate) / 1e7 / base**2, rel=0.02)
     shows[0, 0] = clicks[0, 0] = clicks[1, 1] = 0
     shows[1, 1] = 5
-    fit(shows, clicks, np.full((4, 3), 1e-4), relative, variance)
+    fit(shows, clicks, relative, variance)
     assert variance[0, 0] > 1e9
     assert variance[1, 1] > 1  # no click, and yet no certainty
-    assert variance[2, 2] == pytest.approx(1e-4 / base[2] ** 2, rel=0.05)  # the noise
-
-
-def test_noise_of_a_trace_budget_is_not_taken_for_evidence() -> None:
-    shows, clicks = np.full((2, 2), 500.0), np.array([[60.0, 60.0], [40.0, 40.0]])
-    sure = joint_table(shows, clicks, 10**5, 1)
-    unsure = joint_table(shows, clicks, 10**5, 1, noise=np.full((2, 2), 0.01))
-    assert sure[0].min() > unsure[0].min() + 0.1
 
 
 def test_the_counted_numbers_are_normal() -> None:
@@ -360,61 +334,6 @@ def test_an_open_end_is_a_horizon_ten_times_away() -> None:
     assert joint_table(shows, clicks, 10 * total, 1) == pytest.approx(passed)
 
 
-@pytest.mark.parametrize("budget", [0.1, 1.0, 3.0])
-def test_the_best_table_in_a_band_against_highs(budget: float) -> None:
-    rng = np.random.default_rng(6)
-    weakest = np.full(5, np.exp(-budget))
-    for _ in range(10):
-        floors = rng.dirichlet(np.ones(5)) * rng.uniform(np.exp(-budget), 1)
-        floors[0] = 0.0 if floors[1:].sum() * np.exp(budget) > 1 else floors[0]
-        values, table = rng.uniform(0, 0.1, (5, 3)), np.empty((5, 3))
-        fill_band(values, floors, weakest, table)
-        assert table.sum(axis=0) == pytest.approx(np.ones(3))
-        bounds = list(zip(floors, floors * np.exp(budget), strict=True))
-        for s in range(3):
-            solved = linprog(-values[:, s], A_eq=np.ones((1, 5)), b_eq=[1], bounds=bounds)
-            assert values[:, s] @ table[:, s] == pytest.approx(-solved.fun, abs=1e-9)
-
-
-def test_across_time_all_tables_lie_in_one_band() -> None:
-    """One row for all, then floors for life: the exact check over all tables after the switch."""
-    rng = np.random.default_rng(7)
-    rates = rng.uniform(0.01, 0.1, (6, 3))
-    shows, clicks = np.full((6, 3), 2.0), np.zeros((6, 3))
-    floors = None
-    low, high = np.full(6, np.inf), np.zeros(6)
-    lotteries = 0
-    while shows.sum() < 10**6:
-        if floors is None:
-            floors = switch_floors(shows, clicks, 10**6, 1)
-        if floors is None:
-            table = lottery_table(shows, clicks, 10**6, 1)
-            assert (table == table[:, :1]).all()
-            lotteries += 1
-        else:
-            table = joint_table(shows, clicks, 10**6, 1, floors=floors)
-            low, high = np.minimum(low, table.min(axis=1)), np.maximum(high, table.max(axis=1))
-        more = rng.binomial(int(shows.sum() * 0.25 / 3) + 1, table)
-        shows, clicks = shows + more, clicks + rng.binomial(more, rates)
-    assert floors is not None
-    assert lotteries > 10  # not at once
-    assert (high <= math.e * low * (1 + 1e-9)).all()
-    assert (low >= floors - 1e-12).all()
-
-
-def test_the_switch_waits_for_evidence() -> None:
-    """Sure of opposite segments: now. Nothing known and a long way to go: later."""
-    shows = np.full((3, 2), 1e6)
-    sure = switch_floors(shows, 1e6 * np.array([[0.1, 0.05], [0.05, 0.1], [0.02, 0.02]]), 10**7, 1)
-    assert sure is not None
-    assert sure == pytest.approx([0.268941, 0.268941, 0], abs=1e-6)
-    few = np.full((3, 2), 20.0)
-    clicks = np.array([[3.0, 1.0], [1.0, 3.0], [2.0, 2.0]])
-    assert switch_floors(few, clicks, 10**7, 1) is None
-    # Near the end, waiting has nothing to teach any more.
-    assert switch_floors(few, clicks, 121, 1) is not None
-
-
 @pytest.mark.parametrize(
     ("argument", "given"),
     [
@@ -427,9 +346,6 @@ def test_the_switch_waits_for_evidence() -> None:
         ("budget", {"budget": [1, 1]}),
         ("horizon", {"horizon": 0}),
         ("keep", {"keep": 1.5}),
-        ("noise", {"noise": [[1.0]]}),
-        ("floors", {"floors": [0.1, 0.1]}),
-        ("floors", {"floors": [0.9, 0.9]}),
     ],
 )
 def test_refusals(argument: str, given: dict[str, object]) -> None:

@@ -90,22 +90,23 @@ def test_its_reading_agrees_with_its_elasticity(
 @every_strategy
 def test_what_its_visitors_meet(strategy: type[Strategy]) -> None:
     for k, budget in [(2, 0.0), (2, 1.0), (5, 3.0)]:
-        spent = strategy(n_arms=k, budget=budget)
+        spent = strategy(budget)
         clocks = [1, 2, 10, 1000, 10**6]
-        assert (np.asarray(spent.risk(clocks)) <= budget).all()
-        assert spent.global_budget == budget
-        share = spent.exploration(clocks)
+        assert (np.asarray(spent.risk(clocks, k)) <= budget).all()
+        assert spent.risk_cap == budget
+        share = spent.exploration(clocks, k)
+        binds = spent.binds_at(k)
         if share is None:  # then there is no clock on which the budget would bind
-            assert spent.binds_at is None
+            assert binds is None
             continue
         assert ((np.asarray(share) >= 0) & (np.asarray(share) <= 1)).all()
-        assert spent.binds_at is not None
-        assert spent.binds_at >= 1
+        assert binds is not None
+        assert binds >= 1
 
 
 @every_strategy
 def test_the_simulator_runs_it(strategy: type[Strategy]) -> None:
-    policy = strategy(n_arms=2, budget=1.0).policy()
+    policy = strategy(1.0)
     assert policy.name == strategy.name
     assert policy.risk_cap == 1.0
     result = simulate(Environment([0.3, 0.2], 500), [policy], repetitions=3, seed=1, workers=1)

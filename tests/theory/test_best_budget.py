@@ -37,18 +37,18 @@ def _golden_section(low: Real, high: Real, value: oracle.Bound) -> Real:
 def test_closed_forms_to_the_last_digits() -> None:
     """Near x = K the surplus x - K has only the last bits of x: the scale is K."""
     rows = grid(ARMS, HORIZONS, SEGMENTS)
-    got = deniable.best_constant_budget(*columns(rows))
+    got = deniable.theory.best_constant_budget(*columns(rows))
     want = [oracle.best_constant(*row) for row in rows]
     agree(rows, got, want, 1e-14, [max(w, mpf(1)) for w in want])
     dynamic = [oracle.best_dynamic(k, t) for k, t, _ in rows]
     scale = [max(w, mpf(row[0]) / 100) for row, w in zip(rows, dynamic, strict=True)]
-    agree(rows, deniable.best_dynamic_budget(*columns(rows)), dynamic, 1e-14, scale)
+    agree(rows, deniable.theory.best_dynamic_budget(*columns(rows)), dynamic, 1e-14, scale)
 
 
 @pytest.mark.parametrize("j", [1, 2, 5, 20])
 @pytest.mark.parametrize(("k", "t"), SIZES)
 def test_constant_against_brute_force(k: int, t: int, j: int) -> None:
-    best = float(deniable.best_constant_budget(k, t, j))
+    best = float(deniable.theory.best_constant_budget(k, t, j))
     low, high = _lowest(k, t, j, oracle.constant, best + 3)
     found = _golden_section(low, high, lambda gamma: oracle.constant(k, t, gamma, j))
     # 70 golden sections leave 1e-14 of the bracket.
@@ -59,7 +59,7 @@ def test_constant_against_brute_force(k: int, t: int, j: int) -> None:
 @pytest.mark.parametrize(("k", "t"), SIZES)
 def test_dynamic_against_brute_force(k: int, t: int, j: int) -> None:
     """No budget is better, and the smallest as good is found by bisection."""
-    best = float(deniable.best_dynamic_budget(k, t, j))
+    best = float(deniable.theory.best_dynamic_budget(k, t, j))
     flat = oracle.dynamic(k, t, best + 5, j)
 
     def worse(gamma: Real) -> bool:
@@ -81,11 +81,12 @@ def test_dynamic_against_brute_force(k: int, t: int, j: int) -> None:
 @pytest.mark.parametrize("t", range(3, 62))
 def test_two_arms_and_few_visitors(t: int) -> None:
     """The corner where the elasticity is positive does not hide a better budget."""
-    best = float(deniable.best_dynamic_budget(2, t))
+    best = float(deniable.theory.best_dynamic_budget(2, t))
     for j in (1, 2, 20):
         budgets = np.linspace(0, best, 400, endpoint=False)
         assert (
-            deniable.dynamic_regret(2, t, budgets, j) > deniable.dynamic_regret(2, t, best, j)
+            deniable.theory.dynamic_regret(2, t, budgets, j)
+            > deniable.theory.dynamic_regret(2, t, best, j)
         ).all()
 
 
@@ -97,8 +98,8 @@ def test_two_arms_and_few_visitors(t: int) -> None:
 )
 def test_no_budget_is_better(n_arms: int, horizon: int, n_segments: int, part: float) -> None:
     for best_budget, bound in (
-        (deniable.best_constant_budget, deniable.constant_regret),
-        (deniable.best_dynamic_budget, deniable.dynamic_regret),
+        (deniable.theory.best_constant_budget, deniable.theory.constant_regret),
+        (deniable.theory.best_dynamic_budget, deniable.theory.dynamic_regret),
     ):
         best = float(best_budget(n_arms, horizon, n_segments))
         lowest = float(bound(n_arms, horizon, best, n_segments))
@@ -108,28 +109,28 @@ def test_no_budget_is_better(n_arms: int, horizon: int, n_segments: int, part: f
 
 def test_one_visitor_teaches_nothing() -> None:
     for j in SEGMENTS:
-        assert deniable.best_constant_budget(2, 1, j) == 0
-        assert deniable.best_dynamic_budget(2, [1, 2], j).tolist() == [0, 0]
+        assert deniable.theory.best_constant_budget(2, 1, j) == 0
+        assert deniable.theory.best_dynamic_budget(2, [1, 2], j).tolist() == [0, 0]
 
 
 def test_more_visitors_want_more_budget() -> None:
     horizons = np.unique(np.floor(np.geomspace(3, 1e12, 500)))
     for k in ARMS:
-        for best in (deniable.best_constant_budget, deniable.best_dynamic_budget):
+        for best in (deniable.theory.best_constant_budget, deniable.theory.best_dynamic_budget):
             assert (np.diff(np.asarray(best(k, horizons))) >= -1e-14).all()
 
 
 CASES = {
     "constant": (
-        deniable.constant_budget_for_regret,
-        deniable.best_constant_budget,
-        deniable.constant_regret,
+        deniable.theory.constant_budget_for_regret,
+        deniable.theory.best_constant_budget,
+        deniable.theory.constant_regret,
         oracle.constant,
     ),
     "dynamic": (
-        deniable.dynamic_budget_for_regret,
-        deniable.best_dynamic_budget,
-        deniable.dynamic_regret,
+        deniable.theory.dynamic_budget_for_regret,
+        deniable.theory.best_dynamic_budget,
+        deniable.theory.dynamic_regret,
         oracle.dynamic,
     ),
 }

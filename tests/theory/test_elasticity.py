@@ -14,8 +14,12 @@ import deniable
 from deniable.privacy.exploration import exhaustion_root
 
 CASES = {
-    "constant": (deniable.constant_gain, deniable.constant_elasticity, oracle.constant),
-    "dynamic": (deniable.dynamic_gain, deniable.dynamic_elasticity, oracle.dynamic),
+    "constant": (
+        deniable.theory.constant_gain,
+        deniable.theory.constant_elasticity,
+        oracle.constant,
+    ),
+    "dynamic": (deniable.theory.dynamic_gain, deniable.theory.dynamic_elasticity, oracle.dynamic),
 }
 SIZES = grid((2, 5, 20, 1000), (100, 10**4, 10**6, 10**9, 10**12))
 
@@ -56,23 +60,27 @@ def test_a_derivative_without_its_clock_term_would_be_noticed() -> None:
         return (T - n) * e + estimation
 
     mistake = -oracle.slope(frozen, k, t, gamma, 1)
-    assert abs(mistake / mpf(float(deniable.dynamic_gain(k, t, gamma))) - 1) > 0.01
+    assert abs(mistake / mpf(float(deniable.theory.dynamic_gain(k, t, gamma))) - 1) > 0.01
 
 
 @pytest.mark.parametrize("n_segments", [1, 2, 5, 20])
 def test_the_kink(n_segments: int) -> None:
     """Positive just below the best budget, exactly 0 at and above it, for every size."""
     for k, t in SIZES:
-        best = float(deniable.best_dynamic_budget(k, t))
+        best = float(deniable.theory.best_dynamic_budget(k, t))
         if best == 0:
-            assert deniable.dynamic_gain(k, t, [0, 1e-9, 1.0], n_segments).tolist() == [0, 0, 0]
+            assert deniable.theory.dynamic_gain(k, t, [0, 1e-9, 1.0], n_segments).tolist() == [
+                0,
+                0,
+                0,
+            ]
             continue
         for budget in (best, np.nextafter(best, 9e9), best + 1e-6, 2 * best, 700.0):
-            assert deniable.dynamic_gain(k, t, budget, n_segments) == 0
-            assert deniable.dynamic_elasticity(k, t, budget, n_segments) == 0
+            assert deniable.theory.dynamic_gain(k, t, budget, n_segments) == 0
+            assert deniable.theory.dynamic_elasticity(k, t, budget, n_segments) == 0
         for below in (1e-3, 1e-6, 1e-8):
             budget = best * (1 - below)
-            got = float(deniable.dynamic_gain(k, t, budget, n_segments))
+            got = float(deniable.theory.dynamic_gain(k, t, budget, n_segments))
             want = -oracle.slope(oracle.dynamic, k, t, budget, n_segments)
             assert got > 0
             # T - n is a difference: its relative error, and the slope's, is rounding / distance.
@@ -82,9 +90,9 @@ def test_the_kink(n_segments: int) -> None:
 @pytest.mark.parametrize(("k", "t"), [(2, 10**4), (5, 10**6), (20, 10**5), (2, 10**9)])
 def test_the_gain_just_below_the_kink_in_closed_form(k: int, t: int) -> None:
     """One segment: the gain tends to A T exploration_T times the relative fall of exploration."""
-    best = deniable.best_dynamic_budget(k, t)
+    best = deniable.theory.best_dynamic_budget(k, t)
     limit = oracle.A * t * oracle.eps_dyn(k, t) * oracle.fall(k, float(best))
-    assert float(deniable.dynamic_gain(k, t, best * (1 - 1e-9))) == pytest.approx(
+    assert float(deniable.theory.dynamic_gain(k, t, best * (1 - 1e-9))) == pytest.approx(
         float(limit), rel=1e-5
     )
 
@@ -92,11 +100,11 @@ def test_the_gain_just_below_the_kink_in_closed_form(k: int, t: int) -> None:
 def test_the_zero_of_the_constant_elasticity_is_the_best_budget() -> None:
     for k, t in SIZES:
         for j in (1, 2, 5, 20):
-            best = float(deniable.best_constant_budget(k, t, j))
+            best = float(deniable.theory.best_constant_budget(k, t, j))
             if best > 0:
                 below, above = best * (1 - 1e-6), best * (1 + 1e-6)
-                assert deniable.constant_elasticity(k, t, below, j) < 0
-                assert deniable.constant_elasticity(k, t, above, j) > 0
+                assert deniable.theory.constant_elasticity(k, t, below, j) < 0
+                assert deniable.theory.constant_elasticity(k, t, above, j) > 0
 
 
 def _random_sizes(n: int, seed: int) -> tuple[np.ndarray, ...]:
@@ -107,7 +115,7 @@ def _random_sizes(n: int, seed: int) -> tuple[np.ndarray, ...]:
     t = np.floor(np.exp(rng.uniform(0, np.log(1e12), n)))
     t[::2] = np.floor(np.exp(rng.uniform(0, np.log(500), t[::2].size)))
     budget = np.exp(rng.uniform(np.log(1e-9), np.log(700), n))
-    within = np.asarray(deniable.best_dynamic_budget(k, t)) * rng.uniform(0, 1, n)
+    within = np.asarray(deniable.theory.best_dynamic_budget(k, t)) * rng.uniform(0, 1, n)
     return k, t, np.where(rng.random(n) < 0.6, within, budget)
 
 
@@ -117,7 +125,7 @@ CORNER_BUDGET = float(mp.log(-1 + 2 / mp.cbrt(2 / mp.e)))
 
 def _in_the_corner(k: oracle.Real, t: oracle.Real, budget: oracle.Real) -> oracle.Real:
     """Where the clock rests, more budget buys estimation errors faster than it saves exploration."""
-    rate = np.asarray(deniable.exploration_from_risk(k, budget))
+    rate = np.asarray(deniable.privacy.exploration_from_risk(k, budget))
     grows = (np.sqrt(t) + np.sqrt(math.e)) * rate**1.5 < 4 * np.sqrt(np.log(np.maximum(t, 1)))
     return (k == 2) & (t >= 3) & (budget < CORNER_BUDGET) & (budget > 0) & grows
 
@@ -125,7 +133,7 @@ def _in_the_corner(k: oracle.Real, t: oracle.Real, budget: oracle.Real) -> oracl
 def test_the_dynamic_elasticity_is_never_positive_but_in_one_corner() -> None:
     """One segment: two arms, at most 60 visitors and a budget below 0.1951 is the whole exception."""
     k, t, budget = _random_sizes(400_000, seed=11)
-    elasticity = np.asarray(deniable.dynamic_elasticity(k, t, budget))
+    elasticity = np.asarray(deniable.theory.dynamic_elasticity(k, t, budget))
     assert np.isfinite(elasticity).all()
     np.testing.assert_array_equal(elasticity > 0, _in_the_corner(k, t, budget))
     assert (elasticity > 0).sum() > 1000
@@ -147,7 +155,7 @@ def test_the_corner_is_in_the_bound_itself() -> None:
 def test_with_several_segments_only_the_last_stretch_is_sure_to_fall(n_segments: int) -> None:
     """The bound is humped: a positive elasticity is common, but never where n > 0.95 T."""
     k, t, budget = _random_sizes(200_000, seed=n_segments)
-    elasticity = np.asarray(deniable.dynamic_elasticity(k, t, budget, n_segments))
+    elasticity = np.asarray(deniable.theory.dynamic_elasticity(k, t, budget, n_segments))
     clock = np.asarray(exhaustion_root(k, np.minimum(budget, 200)))
     assert (elasticity > 0).mean() > 0.1
     assert not (elasticity[clock > 0.95 * t] > 0).any()
@@ -166,7 +174,7 @@ def test_the_hump_of_several_segments(
     n_segments: int, n_arms: int, horizon: int, valley: float, top: float
 ) -> None:
     """Falling, rising from the valley, falling again from the top to the best budget, then flat."""
-    best = float(deniable.best_dynamic_budget(n_arms, horizon))
+    best = float(deniable.theory.best_dynamic_budget(n_arms, horizon))
     assert valley < top < best
     for budget, sign in [
         (valley * 0.9, -1),
@@ -177,9 +185,11 @@ def test_the_hump_of_several_segments(
         (best * 0.9999, -1),
         (best, 0),
     ]:
-        assert np.sign(deniable.dynamic_elasticity(n_arms, horizon, budget, n_segments)) == sign
+        assert (
+            np.sign(deniable.theory.dynamic_elasticity(n_arms, horizon, budget, n_segments)) == sign
+        )
         if sign:
             slope = oracle.slope(oracle.dynamic, n_arms, horizon, budget, n_segments)
             assert mp.sign(slope) == sign
-    at_best = deniable.dynamic_regret(n_arms, horizon, best, n_segments)
-    assert at_best < deniable.dynamic_regret(n_arms, horizon, valley, n_segments)
+    at_best = deniable.theory.dynamic_regret(n_arms, horizon, best, n_segments)
+    assert at_best < deniable.theory.dynamic_regret(n_arms, horizon, valley, n_segments)

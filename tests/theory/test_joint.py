@@ -8,7 +8,7 @@ from tests.agreement import ARMS, BUDGETS, HORIZONS, SEGMENTS, agree, columns, g
 from tests.oracle import Real, exact, mp, mpf
 
 from deniable.errors import InvalidArgumentError
-from deniable.strategies.joint_lp import best_table
+from deniable.strategies.joint_lp import proved_table
 from deniable.theory import joint
 
 RHO = mpf("1.5")
@@ -104,12 +104,12 @@ def test_the_price_is_tight(k: int, j: int) -> None:
     m = min(k, j)
     for budget in (0.3, 1.0, 4.0):
         own = np.eye(k, m)
-        best = best_table(own, np.full(m, 1 / m), budget)
+        best = proved_table(own, np.full(m, 1 / m), budget)
         assert 1 - best.value == pytest.approx(float(joint.joint_price(k, budget, m)), abs=1e-9)
         rng = np.random.default_rng(k)
         for _ in range(10):
             rates, shares = rng.random((k, j)), rng.dirichlet(np.ones(j))
-            lost = (shares * rates.max(axis=0)).sum() - best_table(rates, shares, budget).value
+            lost = (shares * rates.max(axis=0)).sum() - proved_table(rates, shares, budget).value
             assert lost <= joint.joint_price(k, budget, j)
 
 

@@ -18,24 +18,24 @@ sizes = {"n_arms": st.integers(2, 10_000), "horizon": st.integers(3, 10**12)}
 def test_without_privacy() -> None:
     rows = grid(ARMS, HORIZONS, SEGMENTS)
     want = [oracle.nonprivate(*row) for row in rows]
-    agree(rows, deniable.nonprivate_regret(*columns(rows)), want, 1e-14)
+    agree(rows, deniable.theory.nonprivate_regret(*columns(rows)), want, 1e-14)
 
 
 @pytest.mark.parametrize("sharp", [False, True])
 def test_per_round(sharp: bool) -> None:
     rows = grid(ARMS, HORIZONS, RATES)
     want = [oracle.per_round(*row, sharp=sharp) for row in rows]
-    agree(rows, deniable.per_round_regret(*columns(rows), sharp=sharp), want, 1e-14)
+    agree(rows, deniable.theory.per_round_regret(*columns(rows), sharp=sharp), want, 1e-14)
 
 
 @pytest.mark.parametrize("n_segments", SEGMENTS)
 def test_constant_by_term(n_segments: int) -> None:
     rows = grid(ARMS, HORIZONS, (0.0, *BUDGETS), (n_segments,))
-    terms = deniable.constant_regret_terms(*columns(rows))
+    terms = deniable.theory.constant_regret_terms(*columns(rows))
     wanted = [oracle.constant_terms(*row) for row in rows]
     for got, want in zip(terms, zip(*wanted, strict=True), strict=True):
         agree(rows, got, want, 1e-14)
-    agree(rows, deniable.constant_regret(*columns(rows)), map(sum, wanted), 1e-14)
+    agree(rows, deniable.theory.constant_regret(*columns(rows)), map(sum, wanted), 1e-14)
 
 
 @pytest.mark.parametrize("n_segments", SEGMENTS)
@@ -51,19 +51,19 @@ def test_dynamic_by_term(n_segments: int) -> None:
     else:
         wanted = [oracle.dynamic_terms_j(*row) for row in rows]
     totals = [sum(terms) for terms in wanted]
-    terms = deniable.dynamic_regret_terms(*columns(rows))
+    terms = deniable.theory.dynamic_regret_terms(*columns(rows))
     for got, want in zip(terms, zip(*wanted, strict=True), strict=True):
         agree(rows, got, want, scale=totals)
     agree(rows, terms.total, totals)
-    agree(rows, deniable.dynamic_regret(*columns(rows)), totals)
+    agree(rows, deniable.theory.dynamic_regret(*columns(rows)), totals)
 
 
 def test_the_bound_for_any_segments_is_looser_for_one() -> None:
     rows = grid(ARMS, HORIZONS, BUDGETS, (1,))
     wanted = [oracle.dynamic_terms_j(*row) for row in rows]
-    terms = deniable.dynamic_regret_terms_any_segments(*columns(rows))
+    terms = deniable.theory.dynamic_regret_terms_any_segments(*columns(rows))
     agree(rows, terms.total, [sum(w) for w in wanted])
-    sharper = np.asarray(deniable.dynamic_regret(*columns(rows)))
+    sharper = np.asarray(deniable.theory.dynamic_regret(*columns(rows)))
     assert (sharper <= np.asarray(terms.total) * (1 + 1e-14)).all()
     assert (sharper < 0.9 * np.asarray(terms.total)).any()
 
@@ -71,19 +71,21 @@ def test_the_bound_for_any_segments_is_looser_for_one() -> None:
 def test_once_the_cap_does_not_bind_the_bound_is_the_one_without_privacy() -> None:
     rows = grid(ARMS, HORIZONS[1:], SEGMENTS)
     k, t, j = columns(rows)
-    best = np.asarray(deniable.best_dynamic_budget(k, t))
-    free = np.asarray(deniable.nonprivate_regret(k, t, j))
+    best = np.asarray(deniable.theory.best_dynamic_budget(k, t))
+    free = np.asarray(deniable.theory.nonprivate_regret(k, t, j))
     for budget in (best, best + 1e-9, best + 1, np.full_like(best, 700)):
-        np.testing.assert_allclose(deniable.dynamic_regret(k, t, budget, j), free, rtol=1e-14)
+        np.testing.assert_allclose(
+            deniable.theory.dynamic_regret(k, t, budget, j), free, rtol=1e-14
+        )
 
 
 FORMULAS = [
-    deniable.constant_regret,
-    deniable.dynamic_regret,
-    deniable.constant_gain,
-    deniable.dynamic_gain,
-    deniable.constant_elasticity,
-    deniable.dynamic_elasticity,
+    deniable.theory.constant_regret,
+    deniable.theory.dynamic_regret,
+    deniable.theory.constant_gain,
+    deniable.theory.dynamic_gain,
+    deniable.theory.constant_elasticity,
+    deniable.theory.dynamic_elasticity,
 ]
 
 
@@ -124,9 +126,9 @@ def test_scalars_arrays_and_broadcasting_agree(bound: oracle.Bound) -> None:
 @pytest.mark.parametrize(
     "split",
     [
-        deniable.constant_regret_terms,
-        deniable.dynamic_regret_terms,
-        deniable.dynamic_regret_terms_any_segments,
+        deniable.theory.constant_regret_terms,
+        deniable.theory.dynamic_regret_terms,
+        deniable.theory.dynamic_regret_terms_any_segments,
     ],
 )
 def test_terms_share_one_shape_and_sum_to_the_total(split: oracle.Bound) -> None:
@@ -143,18 +145,18 @@ def test_more_visitors_arms_and_segments_cost_more(
     n_arms: int, horizon: int, budget: float, n_segments: int
 ) -> None:
     slack = 1 + 1e-12
-    for bound in (deniable.constant_regret, deniable.dynamic_regret):
+    for bound in (deniable.theory.constant_regret, deniable.theory.dynamic_regret):
         base = float(bound(n_arms, horizon, budget, n_segments))
         assert base <= float(bound(n_arms, horizon + 1, budget, n_segments)) * slack
         assert base <= float(bound(n_arms, 2 * horizon, budget, n_segments)) * slack
         assert base <= float(bound(n_arms, horizon, budget, 2 * n_segments)) * slack
-    free = float(deniable.nonprivate_regret(n_arms, horizon, n_segments))
-    assert free <= float(deniable.nonprivate_regret(n_arms + 1, horizon, n_segments)) * slack
+    free = float(deniable.theory.nonprivate_regret(n_arms, horizon, n_segments))
+    assert free <= float(deniable.theory.nonprivate_regret(n_arms + 1, horizon, n_segments)) * slack
 
 
 @given(**sizes, budget=st.floats(0, 60), n_segments=st.integers(1, 1000))
 def test_privacy_is_never_free(n_arms: int, horizon: int, budget: float, n_segments: int) -> None:
     """No capped bound is below the dynamic strategy's without a cap."""
-    free = float(deniable.nonprivate_regret(n_arms, horizon, n_segments))
-    for bound in (deniable.constant_regret, deniable.dynamic_regret):
+    free = float(deniable.theory.nonprivate_regret(n_arms, horizon, n_segments))
+    for bound in (deniable.theory.constant_regret, deniable.theory.dynamic_regret):
         assert float(bound(n_arms, horizon, budget, n_segments)) >= free * (1 - 1e-12)

@@ -29,7 +29,6 @@ def experiment_of(
         "segments": tuple(f"segment{i}" for i in range(n_segments)),
         "strategy": "dynamic",
         "budget_nano": round(budget * NANO),
-        "trace_nano": None,
         "planned_visitors": None,
         "layer": None,
         "slots": None,
@@ -39,7 +38,6 @@ def experiment_of(
         "metrics": (Metric(),),
         "version": 1,
         "winner": None,
-        "exhausted": False,
         "table_number": 1,
         "has_tombstones": False,
         "created_at": datetime(2026, 1, 1, tzinfo=UTC),
@@ -70,7 +68,6 @@ def table_of(
         experiment.budgets,
         experiment.active,
         cap=MICRO,
-        across_time=experiment.across_time,
     )
     rewards = [[MICRO * count for count in row] for row in clicks[:-1]]
     made = recipe.table(recipe.counts(shows[:-1], rewards))

@@ -16,7 +16,7 @@ from tests.web.watching import Theme, tab
 from deniable.service.demo import prepare
 from deniable.service.demo_history import opened
 from deniable.service.service import open as open_service
-from deniable.web import watcher
+from deniable.web import monitor
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 MOST_BYTES = 300_000
@@ -65,11 +65,11 @@ def main() -> None:
             take(site, EMPTY_SHOTS)
         with opened(
             lambda: open_service(f"sqlite:///{folder}/demo.db"),
-            watching=lambda service: watcher.Watcher(service).sample,
+            watching=lambda service: monitor.Monitor(service).sample,
         ) as service:
             prepare(service)
             with running_site(service, demo=True) as site:
-                site.app.api.state.watcher.look()
+                site.app.api.state.monitor.look()
                 take(site, SHOTS)
 
 

@@ -61,7 +61,7 @@ class Site:
     def send_visitors(self, number: int, seed: int = 1) -> None:
         """Simulated visitors through the demo's experiments, which must exist."""
         Simulator(self.service, number, seed).step(number)
-        self.app.api.state.watcher.look()
+        self.app.api.state.monitor.look()
 
 
 def form_token(text: str) -> str:

@@ -65,6 +65,7 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
         expect(figures).to_contain_text("400")  # it moves by itself
         visit(service, "first", 400, 200)
         expect(figures).to_contain_text("600")
+        page.reload()
         opened.settled()
         for name in ("traffic-chart", "shows-chart", "clicks-chart", "regret-chart", "risks-chart"):
             expect(page.locator(f"#{name}")).to_have_count(1)
@@ -165,7 +166,7 @@ def test_add_a_segment_and_an_arm(site: Site, browser: Browser) -> None:
     after = site.service.experiments.get(EXPERIMENT)
     assert after.segments == (*before.segments, "business")
     assert [arm.key for arm in after.arms[len(before.arms) :]] == ["purple"]
-    assert site.service.audits.promise(EXPERIMENT).stated_grade == "given the time"
+    assert site.service.audits.promise(EXPERIMENT).grade == "given the time"
 
 
 def test_a_start_that_does_not_fit_is_refused_in_words(site: Site, browser: Browser) -> None:

@@ -13,7 +13,7 @@ from tests.web.watching import Theme, tab
 from deniable.service.demo import LIVE, Simulator, prepare, tracker_score
 from deniable.service.demo_history import opened
 from deniable.service.service import open as open_service
-from deniable.web.watcher import Watcher
+from deniable.web.monitor import Monitor
 
 STEPS = {
     "Read a result": "What we learned",
@@ -29,12 +29,12 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     path = tmp_path_factory.mktemp("month") / "store.db"
     with opened(
         lambda: open_service(f"sqlite:///{path}"),
-        watching=lambda service: Watcher(service).sample,
+        watching=lambda service: Monitor(service).sample,
         visitors=20,
     ) as service:
         prepare(service)
         with running_site(service, demo=True) as site:
-            site.app.api.state.watcher.look()
+            site.app.api.state.monitor.look()
             yield site
 
 

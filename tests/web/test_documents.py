@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from tests.service.support import published
 from tests.web.site import EXPERIMENT, HOSTILE, Site, send, token_of
 from tests.web.test_hostile import assert_harmless
 from tests.web.watching import Tab, Theme, tab
 
 from deniable.documents import rendering
 from deniable.documents.assembly import KINDS
-from deniable.documents.content import Grid
+from deniable.report.content import Table
 from deniable.web.responses import TERMS
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
@@ -70,7 +71,7 @@ def test_issue_list_and_download(site: Site) -> None:
         ledger = client.get("/ledger").text
         for one in issued:
             assert one.number in page
-            assert f"{KINDS[one.kind][0]} {one.number}. By API key test admin." in ledger
+            assert f"{KINDS[one.kind]} {one.number}. By API key test admin." in ledger
             made = site.service.documents.again(one.number)
             html = client.get(f"/ledger/documents/{one.number}.html")
             assert html.content == rendering.html(made).encode()
@@ -118,12 +119,12 @@ def test_hostile_fields(site: Site, value: str) -> None:
 
 def test_every_figure_of_the_page_is_the_documents(site: Site) -> None:
     site.send_visitors(500)
-    site.service.experiments.publish(EXPERIMENT)
+    published(site.service, EXPERIMENT)
     made = site.service.documents.draft(EXPERIMENT, "statement")
     with site.signed_in("read") as client:
         page = client.get(STATEMENT).text
     exact = next(section for section in made.sections if section.annex).blocks[0]
-    assert isinstance(exact, Grid)
+    assert isinstance(exact, Table)
     assert all(cell in page for row in exact.rows for cell in row)
 
 
@@ -198,7 +199,7 @@ def test_a_statement_prints_after_an_arm_was_switched_off(site: Site, browser: B
     with tab(browser, site, secret=site.secret("read"), width=1440) as opened:
         opened.open(STATEMENT)
         assert_fits_paper(opened.page)
-        expect(opened.page.get_by_role("table").filter(has_text="worst factor")).to_have_count(2)
+        expect(opened.page.get_by_role("table").filter(has_text="largest factor")).to_have_count(2)
         for table in opened.page.get_by_role("table").all():
             box = table.bounding_box()
             assert box is not None

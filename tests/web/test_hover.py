@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 from playwright.sync_api import Browser, Page
+from tests.service.support import published
 from tests.web.site import EXPERIMENT, Site, create_demo, running_site
 from tests.web.watching import Tab, tab
 
@@ -76,7 +77,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             for seed, visitors in enumerate(EVERY_MINUTE):
                 clock = minutes.pop()
                 site.send_visitors(visitors, seed=seed)
-                service.experiments.publish(EXPERIMENT)
+                published(service, EXPERIMENT)
         assert len(service.experiments.samples(EXPERIMENT)) >= len(EVERY_MINUTE)
         yield site
 

@@ -108,7 +108,7 @@ def test_in_a_browser(demo_site: Site, browser: Browser) -> None:
         log = FilePayload(name="log.csv", mimeType="text/csv", buffer=LOG.encode())
         page.locator("#log").set_input_files(log)
         page.get_by_role("button", name="Measure").click()
-        expect(page.locator("h1")).to_have_text("What log.csv tells a watcher")
+        expect(page.locator("h1")).to_have_text("What log.csv tells a tracker")
         opened.assert_well_behaved()
         ink = page.locator(".figures .value").first.evaluate("e => getComputedStyle(e).color")
         assert ink == "rgb(163, 36, 28)", "the report's own style is in force"

@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, expect
 from tests.web.site import EXPERIMENT, Site
 from tests.web.watching import tab
 
+from deniable.portfolio.allocation import allocate
 from deniable.portfolio.table import csv_rows
 from deniable.web import allocation_view, portfolio, static
 
@@ -99,8 +100,7 @@ def test_the_checks_of_an_audit_are_in_a_card(demo_site: Site, browser: Browser)
 
 def test_one_has_and_two_have(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = allocation_view.checked_rows(csv_rows(portfolio.EXAMPLE))
-    solver = allocation_view.allocator(allocation_view.question(rows, "", {}), "flexible")
-    found = solver.allocate(100.0, **allocation_view.QUICK)
+    found = allocate(allocation_view.portfolio_of(allocation_view.question(rows, "", {})), 100.0)
     by_rule = dict.fromkeys(("equal split", "zero", "random arms", "best budgets"), 1.0)
     for drawn, words in ((len(rows) - 1, "1 more has less"), (len(rows) - 2, "2 more have less")):
         monkeypatch.setattr(allocation_view, "MOST_BARS", drawn)

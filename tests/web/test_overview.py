@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tests.service.support import published
 from tests.web.site import Site
 
 
@@ -35,7 +36,7 @@ def test_random_arms_are_told_alike_on_both_pages(empty_site: Site) -> None:
         service.experiments.start(key)
         answers = service.decide_batch(key, [(f"v{i}", "st"[i % 2]) for i in range(50)])
         service.reward_batch([(one.id, 1) for one in answers if one.arm == "a"])
-        service._publisher.publish(key)
+        published(service, key)
     service.experiments.pause("rests")
     with empty_site.signed_in("read") as client:
         cells = re.findall(r'data-label="Random arms now">([^<]+)<', client.get("/").text)

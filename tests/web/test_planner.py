@@ -30,7 +30,6 @@ FIELDS = (
     "budget",
     "arm_budgets",
     "max_belief",
-    "trace_budget",
     "shares",
     "base_rate",
     "lift",
@@ -72,7 +71,6 @@ def test_a_query_string_reproduces_its_setting() -> None:
         Setting(5, 10**6, 3, 12.5, 0.75),
         Setting(arms=3, arm_budgets=(0.5, 1, 2)),
         Setting(prior=5, max_belief=12.5),
-        Setting(budget=1, trace_budget=0.3),
         Setting(base_rate=2.5, lift=12, heterogeneity=0, per_day=5000),
         Setting(segments=3, shares=(50, 30, 20), base_rate=5),
     ):
@@ -155,7 +153,7 @@ def test_the_page_fills_in_a_limit_and_a_rate_unless_told_not_to() -> None:
 def test_one_sentence_answers() -> None:
     """With the plan's figures; at budget 0 nothing can be learned."""
     assert answer_words(view(Setting(base_rate=5, budget=0))["plan"]).endswith(
-        "a watcher learns nothing about segments from the arm."
+        "a tracker learns nothing about segments from the arm."
     )
     assert answer_words(view(Setting(budget=1))["plan"]) == ""
     shown = view(read_setting({"budget": "1"}))["plan"]
@@ -195,7 +193,6 @@ def test_a_refused_draft_loses_nothing_that_was_typed(site: Site) -> None:
         "segment_names": "young\nold",
         "layer": "header",
         "strategy": "constant",
-        "across_time": "yes",
     }
     plan_of = {"arms": "2", "visitors": "4321", "segments": "2", "budget": "1.25", "prior": "15"}
     wrongs: tuple[dict[str, str], ...] = (
@@ -212,7 +209,6 @@ def test_a_refused_draft_loses_nothing_that_was_typed(site: Site) -> None:
             for name in ("key", "arm_names", "segment_names", "layer"):
                 assert sent[name] in answer.text
             assert re.search(r'value="constant"\s+checked', answer.text)
-            assert re.search(r'name="across_time" value="yes"\s+checked', answer.text)
             if "visitors" not in wrong:
                 assert 'value="4321"' in answer.text
                 assert 'value="1.25"' in answer.text
@@ -228,20 +224,6 @@ def test_a_largest_belief_bounds_the_recommendation() -> None:
     direct = plan(n_arms=4, horizon=1_000_000, n_segments=3, prior=0.2, max_belief=0.4)
     assert bound["plan"].recommendation == direct.recommendation
     assert view(Setting(prior=20, max_belief=20))["budget"] == 0
-
-
-def test_a_trace_budget_is_told_and_taken_into_the_draft(site: Site) -> None:
-    with site.signed_in("admin") as client:
-        page = client.get("/planner", params={"budget": "1", "trace_budget": "0.25"})
-        assert "e^(1 + 0.25) = e^1.25" in page.text
-        assert "commits 1.25 nats" in page.text
-        assert "trace budget promises" not in client.get("/planner?budget=1").text
-        draft = GOOD | {"key": "t"}
-        send(client, "/planner", "/planner/experiments", trace_budget="0.25", **draft)
-    assert site.service.experiments.get("t").trace_nano == 250_000_000
-    limited = view(Setting(budget=0.9, max_belief=40, trace_budget=0.3))
-    assert limited["over_limit"]
-    assert not view(Setting(budget=0.9, max_belief=40))["over_limit"]
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -390,7 +372,7 @@ def test_a_largest_belief_is_kept_to_until_somebody_chooses_more(
         opened.open("/planner?arms=2&visitors=100000&segments=2&prior=20&base_rate=none")
         form = page.locator("#setting")
         expect(form).to_have_attribute("data-took", ANY_NUMBER)
-        page.get_by_label("A watcher may believe at most").fill("30")
+        page.get_by_label("A tracker may believe at most").fill("30")
         expect(page.locator("#budget")).to_have_value("0.538")  # ln(.3/.7) - ln(.2/.8), cut
         expect(page.locator("[data-icon=after]").first).to_have_text("30")
         expect(page).to_have_url(re.compile("max_belief=30"))
@@ -402,11 +384,11 @@ def test_a_largest_belief_is_kept_to_until_somebody_chooses_more(
         expect(page.get_by_text("more than the 30% you allow")).to_be_visible()
         page.reload()
         expect(page.locator("#budget")).to_have_value("1.5")
-        expect(page.get_by_label("A watcher may believe at most")).to_have_value("30")
+        expect(page.get_by_label("A tracker may believe at most")).to_have_value("30")
         page.get_by_role("button", name="Recommended").click()
         expect(page.locator("#budget")).to_have_value("0.538")
-        page.get_by_label("A watcher may believe at most").fill("10")
-        expect(page.get_by_role("alert")).to_contain_text("A watcher may believe at most")
+        page.get_by_label("A tracker may believe at most").fill("10")
+        expect(page.get_by_role("alert")).to_contain_text("A tracker may believe at most")
         assert all("422" in complaint for complaint in opened.complaints), opened.complaints
 
 

@@ -54,6 +54,41 @@ def test_an_allocation_is_the_solvers(demo_site: Site) -> None:
         assert losses == sorted(losses, reverse=True)
 
 
+@pytest.mark.parametrize("objective", ["", "bound"])
+@pytest.mark.parametrize("firm_budget", [2, 6, 16, 40])
+def test_the_numbers_of_a_page_agree(demo_site: Site, objective: str, firm_budget: float) -> None:
+    """What one more nat saves, the totals, the download and the rules are one allocation's."""
+    with demo_site.signed_in("read") as client:
+        found = ask(
+            client, csv=EXAMPLE, regime="flexible", objective=objective, firm_budget=firm_budget
+        ).json()
+        lines = found["lines"]
+        gains = [0.0 if line["gain"] == "limit" else _number(line["gain"]) for line in lines]
+        if found["price"] == 0:
+            assert set(gains) == {0.0}
+            assert "One more nat would save nothing" in found["summaries"]["gains"]
+        else:  # a layer's experiments share the next nat
+            layered = gains[2] + gains[3]
+            assert max(*gains, layered) == pytest.approx(found["price"], rel=0.01)
+        shown = [row[2] for row in found["tables"]["gains"]["rows"]]
+        assert sorted(shown) == sorted(line["gain"] for line in lines)
+        rules = {line["rule"]: line["regret"] for line in found["datasets"]["rules"]}
+        total = sum(line["regret"] for line in lines)
+        assert found["total"] == pytest.approx(total) == pytest.approx(rules["this allocation"])
+        saved = sum(line["saved"] for line in lines)
+        assert saved == pytest.approx(rules["zero"] - total)
+        assert found["total"] <= rules["equal split"] * (1 + 1e-9)
+        sent = {"rows": json.dumps(found["rows"]), "firm_budget": str(firm_budget)}
+        sent |= {"regime": "flexible", "objective": objective, "reserve": "0"}
+        sent["form_token"] = token_of(client.get("/portfolio"))
+        table = pl.read_csv(client.post("/portfolio/allocation.csv", data=sent).content)
+        assert float(table["regret"].sum()) == pytest.approx(found["total"])
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
 def test_the_gap_and_the_comparison_are_told_as_they_are(demo_site: Site) -> None:
     with demo_site.signed_in("read") as client:
         one = ask(client, rows=TWO[:1], firm_budget=1).json()
@@ -94,7 +129,7 @@ def test_pins_groups_and_csv(demo_site: Site) -> None:
         uploaded = ask(client, csv=EXAMPLE, regime="flexible").json()
         assert [row["id"] for row in uploaded["rows"]][:2] == ["homepage", "checkout"]
         assert uploaded["lines"][1]["budget"] <= 1.5
-        spelled = "id,n_arms,horizon,n_segments,group\na,2,9000,2,page\nb,3,9000,2,page\n"
+        spelled = "id,n_arms,horizon,n_segments,layer\na,2,9000,2,page\nb,3,9000,2,page\n"
         read = ask(client, csv=spelled, firm_budget=1).json()
         assert [(row["arms"], row["layer"]) for row in read["rows"]] == [
             ("2", "page"),
@@ -318,3 +353,20 @@ def test_an_empty_store_says_what_to_do(empty_site: Site, browser: Browser) -> N
         expect(opened.page.get_by_role("heading", name="Nothing to divide yet")).to_be_visible()
         opened.assert_well_behaved()
         opened.assert_accessible()
+
+
+@pytest.mark.parametrize("path", ["/portfolio/data", "/portfolio/what-if"])
+def test_what_is_no_json_object_is_refused(demo_site: Site, path: str) -> None:
+    with demo_site.signed_in("read") as client:
+        token = token_of(client.get("/portfolio"))
+        deep = "[" * 100_000 + "]" * 100_000
+        as_json = {"X-Form-Token": token, "Content-Type": "application/json"}
+        for answer in (
+            client.post(path, data={"form_token": token, "rows": "x"}),
+            client.post(path, content='{"rows":' + deep + "}", headers=as_json),
+            client.post(path, content=deep, headers=as_json),
+            client.post(path, content="[]", headers=as_json),
+            client.post(path, content="{", headers=as_json),
+        ):
+            assert answer.status_code == 422, answer.text
+            assert answer.json()["wrong"]

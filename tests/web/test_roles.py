@@ -22,6 +22,7 @@ RULES: dict[tuple[str, str], Rule] = {
     # for programs
     ("GET", "/healthz"): "anybody",
     ("GET", "/readyz"): "anybody",
+    ("GET", "/storez"): "anybody",
     ("GET", "/metrics"): "anybody",
     ("GET", "/openapi.json"): "anybody",
     ("POST", "/ofrep/v1/evaluate/flags"): "decide",
@@ -47,10 +48,6 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/experiments/{key}/arms"): "run",
     ("POST", "/v1/experiments/{key}/segments"): "run",
     ("POST", "/v1/plan"): "read",
-    ("PUT", "/v1/experiments/{key}/scores"): "scores",
-    ("POST", "/v1/experiments/{key}/scratch"): "audit",
-    ("GET", "/v1/scratch/{scratch}/decisions"): "audit",
-    ("DELETE", "/v1/scratch/{scratch}"): "audit",
     ("GET", "/v1/ledger"): "read",
     ("GET", "/v1/ledger/log"): "audit",
     ("GET", "/v1/ledger/verification"): "read",
@@ -124,7 +121,6 @@ FILLED = {
     "{act}": "enable",
     "{ending}": "toml",
     "{key_id}": "0" * 32,
-    "{scratch}": "_scratch-0123456789abcdef",
     "{token}": "x" * 43,
     "{release}": "none",
 }

@@ -8,6 +8,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from tests.service.support import published
 from tests.web.site import EXPERIMENT, Site
 
 from deniable._formatting import chance, nats, percent, whole
@@ -77,14 +78,14 @@ def with_small_segments(service: Deniable, key: str = "uneven") -> None:
         part = visits[start : start + 200]
         for (_, segment), one in zip(part, service.decide_batch(key, part), strict=True):
             service.reward(one.id, int((one.arm == "a") == (segment == "many")))
-    service.experiments.publish(key)
+    published(service, key)
 
 
 def test_every_channel_tells_the_same_numbers(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site.send_visitors(3_000)
-    site.service.experiments.publish(EXPERIMENT)
+    published(site.service, EXPERIMENT)
     with_small_segments(site.service)
     for key in (EXPERIMENT, "uneven"):
         told, printed, shown = http(site, key), command_line(site, capsys, key), page(site, key)
@@ -162,7 +163,7 @@ def test_no_channel_tells_small_segments(site: Site, capsys: pytest.CaptureFixtu
     assert "many" in text
 
 
-@pytest.mark.parametrize("scope", ["decide", "reward", "scores"])
+@pytest.mark.parametrize("scope", ["decide", "reward"])
 def test_only_readers_are_told(site: Site, scope: Any) -> None:
     with site.client() as client:
         headers = {"authorization": f"Bearer {site.secret(scope)}", "accept": "application/json"}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from html import unescape
 
 import pytest
+from tests.service.support import published
 from tests.web.site import EXPERIMENT, Site
 
 from deniable.analysis.result_records import Results
@@ -85,7 +86,7 @@ def test_every_channel_says_the_same(
     service = site.service
     if visitors:
         site.send_visitors(visitors)
-        service.experiments.publish(EXPERIMENT)
+        published(service, EXPERIMENT)
     if end == "stopped":
         service.experiments.stop(EXPERIMENT)
     if end == "promoted":
@@ -106,7 +107,7 @@ def test_names_are_escaped_and_read_back(site: Site) -> None:
         pairs = [(f"v{n}", segments[n % 2]) for n in range(start, start + 500)]
         for (_, segment), one in zip(pairs, site.service.decide_batch("odd", pairs), strict=True):
             site.service.reward(one.id, int((one.arm == "a") == (segment == "x")))
-    site.service.experiments.publish("odd")
+    published(site.service, "odd")
     found = site.service.experiments.results("odd")
     assert any("<b>" in sentence for sentence in found.sentences)
     assert "<b>" not in found._repr_html_()

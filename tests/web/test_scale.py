@@ -15,7 +15,7 @@ from deniable.service.service import open as open_service
 from deniable.storage import commitments
 from deniable.storage.records import Commitment
 from deniable.storage.sqlite import SqliteStore
-from deniable.web import watcher as watching
+from deniable.web import monitor as watching
 from deniable.web.listing import SIZE
 
 EXPERIMENTS = 200
@@ -26,12 +26,12 @@ def test_the_overview_of_many_experiments_reads_no_decision(tmp_path: Path) -> N
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
         fill(service, EXPERIMENTS, DECISIONS)
         assert isinstance(service._store, SqliteStore)
-        read: dict[str, list[str]] = {"pages": [], "watcher": []}
+        read: dict[str, list[str]] = {"pages": [], "monitor": []}
 
         @event.listens_for(service._store.engine, "before_cursor_execute")
         def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-            watching = "watch" in threading.current_thread().name
-            read["watcher" if watching else "pages"].append(statement)
+            watching = "monitor" in threading.current_thread().name
+            read["monitor" if watching else "pages"].append(statement)
 
         with running_site(service) as site, site.client() as client:
             assert sign_in(client, site.secret("read")).status_code == 303
@@ -39,9 +39,9 @@ def test_the_overview_of_many_experiments_reads_no_decision(tmp_path: Path) -> N
             assert page.text.count('<tr role="row">') == SIZE + 1
             assert f"{EXPERIMENTS} experiments, page 1 of" in page.text
             asked = list(read["pages"])
-            watcher = site.app.api.state.watcher
-            watcher.look()
-            assert len(watcher.health) >= 4
+            monitor = site.app.api.state.monitor
+            monitor.look()
+            assert len(monitor.health) >= 4
             service.audits.run("experiment-0")
     assert any("FROM counters" in statement for statement in asked)
     assert not [statement for statement in asked if "FROM decisions" in statement]
@@ -94,7 +94,7 @@ def test_the_overview_of_very_many_does_not_wait_for_the_first_look(
             page = client.get("/", headers=HTML).text
             assert "has just started" in page
             assert silent not in page
-            site.app.api.state.watcher.look()
+            site.app.api.state.monitor.look()
             for found in (
                 client.get("/", headers=HTML).text,
                 client.get("/overview/live").json()["parts"]["alert-part"],

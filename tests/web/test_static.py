@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.patience import PATIENCE
 from tests.web.site import Site
 
+from deniable._compile import cache_folder
 from deniable.web import static
 
 
@@ -57,3 +59,15 @@ def test_it_is_kept_between_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_our_own_files_are_few_and_small() -> None:
     sizes = {name: len(body) for name, body in static.contents().items()}
     assert sum(sizes.values()) < 60_000, sizes
+
+
+def test_a_user_without_a_home_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number without a name."""
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("DENIABLE_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert cache_folder().parent == Path(tempfile.gettempdir())

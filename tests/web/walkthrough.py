@@ -17,7 +17,7 @@ from tests.web.watching import Tab, Theme, tab
 from deniable.service.demo import EXPERIMENTS, LIVE, Simulator, prepare
 from deniable.service.demo_history import opened
 from deniable.service.service import open as open_service
-from deniable.web.watcher import Watcher
+from deniable.web.monitor import Monitor
 
 CHECKOUT = f"/experiments/{EXPERIMENTS[0].key}"
 
@@ -32,13 +32,13 @@ def main() -> None:
         tempfile.TemporaryDirectory() as place,
         opened(
             lambda: open_service(f"sqlite:///{place}/d.db"),
-            watching=lambda service: Watcher(service).sample,
+            watching=lambda service: Monitor(service).sample,
         ) as service,
     ):
         secret = prepare(service)
         Simulator(service, 30, 1, experiments=LIVE).step(30)  # a minute at the first screen
         with running_site(service, demo=True) as site:
-            site.app.api.state.watcher.look()
+            site.app.api.state.monitor.look()
             walk(site, secret, folder)
 
 

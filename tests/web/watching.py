@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import APIRequestContext, Browser, Page, Request, expect
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, eventually
 from tests.web.site import form_token
 
 expect.set_options(timeout=1000 * PATIENCE)
@@ -93,8 +93,14 @@ class Tab:
     def draw_all(self) -> None:
         """Have the page draw every chart, as it does before it is printed, and wait for them."""
         self.settled()  # also for the script that listens
-        self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        expect(self.page.locator("figure.chart:not([data-drawn])")).to_have_count(0)
+        waiting = self.page.locator("figure.chart:not([data-drawn])")
+
+        def drawn() -> bool:  # figures that arrive late hear of the next print only
+            self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            self.page.wait_for_timeout(100)
+            return waiting.count() == 0
+
+        eventually(drawn, "all charts are drawn")
 
     def sign_in(self, secret: str) -> None:
         """Fill the form as a person does."""

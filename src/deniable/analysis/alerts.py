@@ -109,8 +109,6 @@ def _of_one(board: Leaderboard, health: Health | None) -> list[Alert]:
     if health is not None and health.as_designed and health.learned is not None:
         found += [Alert("note", text, key) for text in health.learned.alerts]
         found += [Alert("note", f"Guardrail: {text}", key) for text in health.learned.guardrails]
-    if experiment.exhausted:
-        found.append(Alert("bad", "No budget is left: new visitors get random arms.", key))
     if board.visitors >= SILENT_AFTER and board.total_clicks == 0:
         found.append(
             Alert(

@@ -4,11 +4,10 @@ Within a table, the probability of every arm is constant, and so are the weights
 score. The state in `deniable.inference.state` is therefore a function of the sums per table, and
 nothing else is kept. Each table is one batch. It is included once the attribution windows of all
 its decisions have closed and no more rewards can arrive; including rewarded visitors first would
-inflate every rate. Without an attribution window, rewards count as they stand, including those of
-the table in force.
+inflate every rate. Without an attribution window, it is included one table later, with the rewards that
+were stored when the table in force was published (`storage.released`).
 
-Neither the strategy that made a table nor its trace budget matters here: noise protects tables,
-while results are for the firm's own staff.
+The strategy that made a table does not matter here.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ from deniable._validation import FloatArray
 from deniable.inference.state import State, VisitorBatch, new_state, update, update_all
 from deniable.privacy.exact import SPACE
 from deniable.storage import commitments, experiments, times
-from deniable.storage.counts import counters_by_table, result_counts
+from deniable.storage.counts import result_counts
 from deniable.storage.records import MICRO, Experiment, PublishedTable, Role
+from deniable.storage.released import LateReward, Release, late_rewards, release_of
 
 IntArray: TypeAlias = NDArray[np.int64]
 
@@ -60,11 +60,10 @@ class Evidence:
         groups: held-out visitors and all members, listed or not, by table, (T, 2).
         group_rewards: the same groups' rewards, (M, T, 2).
         group_squares: and squared rewards, (M, T, 2).
-        all_shows: members among all stored decisions, settled or not; the last row is for unlisted
+        all_shows: members among all released decisions, settled or not; the last row is for unlisted
             segments, (J + 1, K).
         began_with: number of segments and arms of the first table; more may have been added since.
-        waiting: members whose attribution window is still open.
-        older: members from before tables were published.
+        waiting: released members whose rewards may still come.
     """
 
     experiment: Experiment
@@ -83,7 +82,6 @@ class Evidence:
     all_shows: FloatArray
     began_with: tuple[int, int]
     waiting: int
-    older: int
 
     def batches(self, metric: int = 0) -> list[VisitorBatch]:
         """Return one batch per settled table, in the order of the decisions."""
@@ -124,57 +122,59 @@ def first_state(evidence: Evidence, pairs: list[tuple[int, int]] | None = None) 
 
 
 class CounterCache:
-    """Caches counters by table; only tables that have grown are read again.
-
-    Counters only ever grow, so a table with unchanged sums has unchanged counters.
-    """
+    """Caches released counters. They are read again when more is released."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, dict[int, tuple[tuple[int, ...], IntArray]]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[Release, IntArray]] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, connection: Connection, experiment: Experiment) -> IntArray:
-        """Return rows of table, role, segment, arm, metric, shows, value and square, one per cell."""
-        before = self._known.get(experiment.id)
-        if before is None:
-            now = _by_table(*result_counts(connection, experiment))
-        else:
-            sums = counters_by_table(connection, experiment)
-            grown = [n for n, own in sums.items() if n not in before or before[n][0] != own]
-            now = {number: before[number] for number in sums.keys() - set(grown)}
-            if grown:  # usually the newest
-                since, until = min(grown), max(grown)
-                now |= _by_table(*result_counts(connection, experiment, since, until))
+        """Return rows of table, role, segment, arm, metric, shows, value and square, one per cell.
+
+        With an attribution window, results use only tables that no reward can change any more. So
+        none of their rewards is left out.
+        """
+        windowed = experiment.attribution_seconds is not None
+        release = release_of(connection, experiment)
+        place = f"{experiment.id} {windowed}"
+        known = self._known.get(place)
+        if known is not None and known[0] == release and not windowed:
+            return known[1]
+        sizes, rows = result_counts(connection, experiment, release.tables)
+        late = () if windowed else tuple(late_rewards(connection, experiment, release))
+        cells = _by_cell(sizes, rows, late)
         with self._lock:
-            self._known[experiment.id] = now
-            self._known.move_to_end(experiment.id)
+            self._known[place] = (release, cells)
+            self._known.move_to_end(place)
             if len(self._known) > CACHED_EXPERIMENTS:
                 self._known.popitem(last=False)
-        parts = [now[number][1] for number in sorted(now)]
-        return np.concatenate(parts) if parts else np.empty((0, 8), dtype=np.int64)
+        return cells
 
 
-def _by_table(
-    sizes: tuple[int, ...], rows: Sequence[Sequence[int]]
-) -> dict[int, tuple[tuple[int, ...], IntArray]]:
-    """Return per table the sums of shows, values and squares, and its cells, added up over writers."""
+def _by_cell(
+    sizes: tuple[int, ...], rows: Sequence[Sequence[int]], late: Sequence[LateReward]
+) -> IntArray:
+    """Return the counters of each cell, added up over writers, without late rewards."""
     read = np.fromiter(chain.from_iterable(rows), dtype=np.int64).reshape(-1, 4)
-    number, inside = np.divmod(read[:, 0], math.prod(sizes))
+    if late:
+        table, role, segment, arm, metric, _, value, square = np.array(late, dtype=np.int64).T
+        inside = np.ravel_multi_index((role, segment + 1, arm, metric), sizes)
+        cell = table * math.prod(sizes) + inside
+        read = np.vstack([read, np.column_stack([cell, np.zeros_like(cell), -value, -square])])
+        read = read[np.argsort(read[:, 0], kind="stable")]
+    if not len(read):
+        return np.empty((0, 8), dtype=np.int64)
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(read[:, 0])) + 1])
+    number, inside = np.divmod(read[starts, 0], math.prod(sizes))
     role, segment, arm, metric = np.unravel_index(inside, sizes)
-    each = np.column_stack([number, role, segment - 1, arm, metric, read[:, 1:]])
-    if not len(each):
-        return {}
-    new = np.flatnonzero(np.diff(read[:, 0])) + 1
-    starts = np.concatenate([[0], new])
-    cells = np.hstack([each[starts, :5], np.add.reduceat(each[:, 5:], starts)])
-    tables = np.split(cells, np.flatnonzero(np.diff(cells[:, 0])) + 1)
-    return {int(part[0, 0]): (tuple(part[:, 5:].sum(axis=0).tolist()), part) for part in tables}
+    sums = np.add.reduceat(read[:, 1:], starts)
+    return np.column_stack([number, role, segment - 1, arm, metric, sums])
 
 
 def evidence_of(
     connection: Connection, experiment: Experiment, cache: CounterCache | None = None
 ) -> Evidence:
-    """Read the evidence from one consistent view of the store."""
+    """Read the evidence from one consistent view of the store, as of the last release."""
     published = experiments.published(connection, experiment)
     counted = (cache or CounterCache()).read(connection, experiment)
     counted = counted[(counted[:, 1] == Role.MEMBER) | (counted[:, 1] == Role.HOLDOUT)]
@@ -182,11 +182,11 @@ def evidence_of(
     table, role, segment, arm, metric = counted[:, :5].T
     ends = table_ends(experiment, published, moment)
     window = (experiment.attribution_seconds or 0) * MICRO
-    settled = [
-        one
-        for one in published
-        if experiment.attribution_seconds is None or moment >= ends[one.number] + window
-    ]
+    if experiment.attribution_seconds is not None:
+        settled = [one for one in published if moment >= ends[one.number] + window]
+    else:  # rewards of the newest decisions may be on their way: they have one more epoch
+        newest = None if experiment.stopped_at else experiment.table_number - 1
+        settled = [one for one in published if one.number != newest]
     n_tables, n_metrics = len(settled), len(experiment.metrics)
     n_segments, n_arms = len(experiment.segments), len(experiment.arms)
     place = np.full(max([0, *(one.number for one in published)], default=0) + 1, -1)
@@ -234,8 +234,7 @@ def evidence_of(
         group_squares=_possible_squares(groups[0, 0], groups[1], groups[2]),
         all_shows=everything,
         began_with=_shape_of(published[0]) if published else (n_segments, n_arms),
-        waiting=int(sums[0][listed & (position < 0) & (table > 0)].sum()),
-        older=int(sums[0][listed & (table == 0)].sum()),
+        waiting=int(sums[0][listed & (position < 0)].sum()),
     )
 
 
@@ -258,7 +257,7 @@ def _chances(tables: list[PublishedTable], experiment: Experiment) -> FloatArray
     entries = raw.reshape(len(tables), n_segments + 1, n_arms, -1 if tables else 9)
     low = np.ascontiguousarray(entries[..., :8]).view("<u8")[..., 0]
     chances: FloatArray = low / float(SPACE) + entries[..., 8]
-    return chances[:, 1:]  # the first row is the zero row
+    return chances[:, 1:]  # the first row is for unlisted segments
 
 
 def _shape_of(table: PublishedTable) -> tuple[int, int]:

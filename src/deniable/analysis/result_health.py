@@ -16,7 +16,6 @@ from sqlalchemy import Connection, func, select
 
 from deniable.analysis.evidence import (
     USUAL_VISITORS,
-    CounterCache,
     Evidence,
     evidence_of,
     first_state,
@@ -30,7 +29,7 @@ from deniable.inference.intervals import of_sums
 from deniable.inference.state import update_all
 from deniable.privacy.exact import SPACE
 from deniable.privacy.tables import decoded_table
-from deniable.storage import experiments, times
+from deniable.storage import experiments, promises, times
 from deniable.storage.records import MICRO, Experiment, Role
 from deniable.storage.schema import counters, decisions, rewards
 
@@ -78,14 +77,12 @@ class ResultHealth:
         return self.chance >= SUSPICIOUS and self.log_e_value < -math.log(SUSPICIOUS)
 
 
-def health_of(
-    connection: Connection, experiment: Experiment, cache: CounterCache | None = None
-) -> ResultHealth:
-    """Check everything that is stored about an experiment."""
-    drawn = evidence_of(connection, replace(experiment, attribution_seconds=None), cache)
+def health_of(connection: Connection, experiment: Experiment) -> ResultHealth:
+    """Check everything that is released of an experiment; counters are read again every time."""
+    drawn = evidence_of(connection, replace(experiment, attribution_seconds=None))
     settled = drawn
     if experiment.attribution_seconds is not None:
-        settled = evidence_of(connection, experiment, cache)
+        settled = evidence_of(connection, experiment)
     worst, chance, log_e, tables = _draws(drawn)
     alerts = []
     if chance < SUSPICIOUS or log_e >= -math.log(SUSPICIOUS):
@@ -216,11 +213,11 @@ def draw_check(connection: Connection, experiment: Experiment) -> DrawCheck:
     """Compare every decision that names a table with that table, however many there are."""
     width = len(experiment.arms)
     shown, expected, variance = [0] * width, [0.0] * width, [0.0] * width
-    tables = {
-        table.number: decoded_table(table.rows, width)
-        for table in experiments.published(connection, experiment)
-    }
-    drawn: dict[tuple[int, int], int] = {}
+    published = experiments.published(connection, experiment)
+    tables = {table.number: decoded_table(table.rows, width) for table in published}
+    versions = {table.number: table.version for table in published}
+    promise = promises.promise_of(connection, experiment)
+    drawn: dict[tuple[int, int | None], int] = {}
     rewarded = 0
     keys = (counters.c.table_number, counters.c.role, counters.c.segment, counters.c.arm)
     for number, role, segment, arm, shows, answered in connection.execute(
@@ -232,12 +229,16 @@ def draw_check(connection: Connection, experiment: Experiment) -> DrawCheck:
         )
         .group_by(*keys)
     ):
-        row = (number, segment if role == Role.MEMBER else -1)
+        row = (number, segment if role == Role.MEMBER else None)
         drawn[row] = drawn.get(row, 0) + int(shows)
         shown[arm] += int(shows)
         rewarded += int(answered)
     for (number, segment), count in drawn.items():
-        for arm, entry in enumerate(tables[number].row(segment)):
+        if segment is None:
+            chances = promise.neutral_of(versions[number])
+        else:
+            chances = tables[number].row(segment)
+        for arm, entry in enumerate(chances):
             chance = entry / SPACE
             expected[arm] += count * chance
             variance[arm] += count * chance * (1 - chance)

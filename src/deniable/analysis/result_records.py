@@ -170,7 +170,6 @@ class Results:
         holdout: None without one.
         visitors: total number of visitors.
         waiting: visitors whose rewards may still arrive.
-        older: visitors from before tables were published, who are left out.
         alpha: error probability over all comparisons of all metrics and all looks.
         n_comparisons: number of comparisons of the deciding metric.
     """
@@ -190,7 +189,6 @@ class Results:
     holdout: HoldoutEffect | None
     visitors: int
     waiting: int
-    older: int
     alpha: float
     n_comparisons: int
 

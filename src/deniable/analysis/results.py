@@ -89,7 +89,6 @@ def results_of(evidence: Evidence) -> Results:
         holdout=_holdout(evidence, best.gain, metric) if experiment.holdout else None,
         visitors=found.visitors,
         waiting=evidence.waiting,
-        older=evidence.older,
         alpha=ALPHA,
         n_comparisons=found.n_comparisons,
     )
@@ -113,7 +112,7 @@ def _within(experiment: Experiment) -> FloatArray | None:
     if band is None:
         return None
     rows = [
-        band.row([arm], Fraction(1)) if arm in experiment.active else band.zero
+        band.row([arm], Fraction(1)) if arm in experiment.active else band.neutral
         for arm in range(len(experiment.arms))
     ]
     return np.array([[entry / SPACE for entry in row] for row in rows])
@@ -138,8 +137,6 @@ def _worded(shown: Verdict, unit: Unit, evidence: Evidence) -> list[str]:
     said = sentences(shown, cap=unit.cap, stopped=stopped)
     if evidence.waiting:
         said.append(f"{evidence.waiting:,} visitors are not counted yet: rewards may still come.")
-    if evidence.older:
-        said.append(f"{evidence.older:,} visitors from before tables were published are left out.")
     return said
 
 

@@ -16,7 +16,7 @@ from deniable.analysis.leaderboard import Leaderboard
 from deniable.errors import NANO
 from deniable.privacy.tables import Row, Table, decoded_table
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.strategies import STRATEGIES, table_rules
+from deniable.strategies import STRATEGIES
 
 
 @dataclass(frozen=True)
@@ -49,34 +49,34 @@ class SegmentRisk:
 def random_share(board: Leaderboard, published: PublishedTable | None) -> float:
     """The share of the next visitors whose arm does not depend on the segment, as the table says.
 
-    A row is a mixture of the zero row and something that depends on the segment; the largest possible
-    part of the zero row in it is the smallest ratio of their entries.
+    A row is a mixture of that of unlisted segments and something that depends on the segment; the
+    largest possible part of the former is the smallest ratio of their entries.
     """
     experiment = board.experiment
-    if experiment.status != "running" or experiment.exhausted or published is None:
+    if experiment.status != "running" or published is None:
         return 1.0
     table = decoded_table(published.rows, len(experiment.arms))
     visitors = board.shows.sum(axis=1)
-    shares = np.array([*(_zero_part(row, table.zero) for row in table.rows), 1.0])
+    shares = np.array([*(_shared_part(row, table.unlisted) for row in table.rows), 1.0])
     weights = visitors if visitors.sum() else np.append(np.ones(len(visitors) - 1), 0.0)
     return float((shares * weights).sum() / weights.sum())
 
 
-def row_risk(row: Row, zero: Row) -> float:
-    """How far the best and the worst arm of a row are from the zero row, in nats apart."""
-    ratios = [entry / nothing for entry, nothing in zip(row, zero, strict=True) if nothing]
+def row_risk(row: Row, unlisted: Row) -> float:
+    """How far the best and the worst arm of a row are from that of unlisted segments, in nats apart."""
+    ratios = [entry / nothing for entry, nothing in zip(row, unlisted, strict=True) if nothing]
     return math.log(max(ratios) / min(ratios))
 
 
 def widest(row: Row, table: Table) -> float:
     """How far a row is from any other row in any arm, in nats."""
-    columns = zip(*table.rows, table.zero, strict=True)
+    columns = zip(*table.rows, table.unlisted, strict=True)
     shown = [(part, column) for part, column in zip(row, columns, strict=True) if part]
     return max(math.log(max(max(all_) / part, part / min(all_))) for part, all_ in shown)
 
 
-def _zero_part(row: Row, zero: Row) -> float:
-    return min(entry / nothing for entry, nothing in zip(row, zero, strict=True) if nothing)
+def _shared_part(row: Row, unlisted: Row) -> float:
+    return min(entry / nothing for entry, nothing in zip(row, unlisted, strict=True) if nothing)
 
 
 def binds_at(experiment: Experiment) -> float | None:
@@ -87,8 +87,7 @@ def binds_at(experiment: Experiment) -> float | None:
     """
     odds = [math.expm1(experiment.budgets[arm] / NANO) for arm in experiment.active]
     alike = math.log1p(len(odds) / sum(1 / one for one in odds)) if min(odds) else 0.0
-    strategy = STRATEGIES.get(experiment.strategy)  # the gate has no clock
-    return None if strategy is None else strategy(len(odds), alike).binds_at
+    return STRATEGIES[experiment.strategy](alike).binds_at(len(odds))
 
 
 def segment_risks(
@@ -104,12 +103,8 @@ def segment_risks(
 
 
 def regret_bound(experiment: Experiment, visitors: int) -> float:
-    """The theory's bound on expected clicks lost after this many visitors, never more than all.
-
-    There is no theory of somebody else's model.
-    """
-    strategy = STRATEGIES.get(experiment.strategy)
-    if visitors < 3 or strategy is None:
+    """The theory's bound on expected clicks lost after this many visitors, never more than all."""
+    if visitors < 3:
         return float(visitors)
     arms, segments = len(experiment.active_arms), len(experiment.segments)
     return _bound(experiment.strategy, arms, visitors, experiment.budget, segments)
@@ -126,7 +121,7 @@ def _risk(
     board: Leaderboard, name: str, visitors: int, row: Row, table: Table, now: datetime | None
 ) -> SegmentRisk:
     experiment, now = board.experiment, now or datetime.now(UTC)
-    symmetric = table_rules()[experiment.strategy].band(experiment.budgets) is not None
+    symmetric = STRATEGIES[experiment.strategy].band(experiment.budgets) is not None
     binds = binds_at(experiment)
     reached = binds is not None and visitors + 1 >= binds
     expected = None
@@ -139,9 +134,9 @@ def _risk(
     return SegmentRisk(
         segment=name,
         visitors=visitors,
-        risk=row_risk(row, table.zero) if symmetric else widest(row, table),
+        risk=row_risk(row, table.unlisted) if symmetric else widest(row, table),
         cap=experiment.budget,
-        random_share=_zero_part(row, table.zero),
+        random_share=_shared_part(row, table.unlisted),
         binds_at=binds,
         reached=reached,
         expected=expected,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from deniable.privacy.exact import SPACE
 from deniable.privacy.tables import decoded_table
-from deniable.storage.records import Commitment, Experiment, PublishedTable
-from deniable.strategies import table_rules
+from deniable.storage.records import Experiment, PublishedTable
+from deniable.strategies import STRATEGIES
+from deniable.strategies.rules import Grade
 
 MOST_ROWS = 40
 """Segments that are listed."""
@@ -25,11 +25,9 @@ class TableInForce:
         version: of the experiment's arms.
         published_at: when it came into force.
         why: the reason, in words; never one visitor.
-        rows: a name and, for each arm, its chance and the part of it that all rows share; the zero
-            row is the last.
+        rows: a name and, for each arm, its chance and the part of it that all rows share; that
+            of unlisted segments is the last.
         shared: the sum of the shared parts.
-        lottery: whether everybody still has the same chances, until lowest ones are fixed.
-        settled: whether the lowest chances are fixed for good.
         unlisted: how many segments are left out of `rows`.
     """
 
@@ -39,8 +37,6 @@ class TableInForce:
     why: str
     rows: list[tuple[str, list[tuple[float, float]]]]
     shared: float
-    lottery: bool
-    settled: bool
     unlisted: int
 
 
@@ -56,10 +52,8 @@ def table_in_force(
     """
     table = decoded_table(published.rows, len(experiment.arms))
     rows = [*zip(experiment.segments, table.rows, strict=True)][:MOST_ROWS]
-    rows.append(("anybody else", table.zero))
-    shared = [min(column) / SPACE for column in zip(*table.rows, table.zero, strict=True)]
-    settled = json.loads(published.counts).get("floors") is not None
-    offered = table_rules()[experiment.strategy].offers_across_time
+    rows.append(("not listed", table.unlisted))
+    shared = [min(column) / SPACE for column in zip(*table.rows, table.unlisted, strict=True)]
     return TableInForce(
         number=published.number,
         version=published.version,
@@ -70,19 +64,13 @@ def table_in_force(
             for name, row in rows
         ],
         shared=sum(shared),
-        lottery=experiment.across_time and not settled and offered,
-        settled=settled,
         unlisted=max(0, len(experiment.segments) - MOST_ROWS),
     )
 
 
-def grade_now(experiment: Experiment, events: Sequence[Commitment]) -> str:
-    """What is promised over all versions: weaker where a change of arms made it so."""
-    for event in events:
-        detail = json.loads(event.detail)
-        if detail.get("grade") == "given the time" or detail.get("off"):
-            return "given the time"
-    return table_rules()[experiment.strategy].grade_of(experiment.across_time)
+def grade_now(experiment: Experiment) -> Grade:
+    """What is promised over all versions: "given the time" once an arm was switched off or added."""
+    return "given the time" if experiment.version > 1 else STRATEGIES[experiment.strategy].grade
 
 
 def _why(published: PublishedTable, before: PublishedTable | None) -> str:

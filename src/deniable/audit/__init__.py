@@ -1,1 +1,1 @@
-"""The audit layer: the watcher as an adversary, and exact and statistical checks of the promise."""
+"""The audit layer: the tracker as an adversary, and exact and statistical checks of the promise."""

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from deniable._formatting import listed
 from deniable.audit.decisions import MEMBER, DecisionLog
 from deniable.audit.draws import DrawTest, RowTests
 from deniable.audit.evidence import (
@@ -27,7 +28,7 @@ from deniable.audit.evidence import (
 )
 from deniable.audit.exact import ACROSS_TIME, VersionProof, decimal
 from deniable.audit.promise import Lottery, Promise
-from deniable.audit.watchers import ROUNDING, Beliefs, ProvenRisk
+from deniable.audit.trackers import ROUNDING, Beliefs, ProvenRisk
 from deniable.errors import NANO
 from deniable.inference._special import binomial_two_sided
 
@@ -68,9 +69,9 @@ def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator
         ratio = worst.promised_ratio
         kept = all(arm.holds for arm in proof.arms)
         who = (
-            "a watcher, whether or not it knows when the visitor first came,"
-            if promise.grade == ACROSS_TIME
-            else "a watcher that knows when the visitor first came"
+            "a tracker, whether or not it knows when the visitor first came,"
+            if promise.version_grade == ACROSS_TIME
+            else "a tracker that knows when the visitor first came"
         )
         tables = f"{proof.n_tables:,} published table{'s' if proof.n_tables != 1 else ''}"
         moved = (
@@ -90,11 +91,10 @@ def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator
             yield Check(
                 f"the band of all tables{of_version}",
                 "kept" if sound else "broken",
-                f"No table {'from the switch on' if promise.late else 'that was or will be published'} "
-                "can exceed the budgets: all entries lie "
-                f"between bounds that were fixed {'for life' if promise.late else 'at the start'}."
+                "No table that was or will be published can exceed the budgets: all entries lie "
+                "between bounds that were fixed at the start."
                 if sound
-                else f"Tables {_listed(proof.outside_band)} lie outside of the band."
+                else f"Tables {listed(proof.outside_band, 5)} lie outside of the band."
                 if proof.band_holds
                 else "The band itself exceeds a budget.",
             )
@@ -102,16 +102,19 @@ def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator
             yield Check(
                 f"tables follow from their counts{of_version}",
                 "broken" if proof.not_replayed else "kept",
-                f"Tables {_listed(proof.not_replayed)} are not what the strategy makes of the "
+                f"Tables {listed(proof.not_replayed, 5)} are not what the strategy makes of the "
                 "counts that they name."
                 if proof.not_replayed
                 else f"{tables} made again from the counts that they name: all equal.",
             )
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    shown = ", ".join(map(str, numbers[:5]))
-    return shown + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")
+            yield Check(
+                f"tables when they were due{of_version}",
+                "broken" if proof.not_due else "kept",
+                f"Tables {listed(proof.not_due, 5)} were made at another number of decisions than the "
+                "schedule says."
+                if proof.not_due
+                else f"{tables} made at the numbers of decisions that the schedule says.",
+            )
 
 
 def rule_checks(promise: Promise, log: DecisionLog) -> Iterator[Check]:
@@ -288,22 +291,22 @@ def proven_check(promise: Promise, proven: ProvenRisk) -> Check:
 
 
 def belief_checks(promise: Promise, beliefs: Beliefs | None) -> Iterator[Check]:
-    """Report what the strongest watcher came to believe."""
+    """Report what the strongest tracker came to believe."""
     if beliefs is None:
-        yield Check("the best watcher", "not tested", "There are not yet visitors of two segments.")
+        yield Check("the best tracker", "not tested", "There are not yet visitors of two segments.")
         return
     arm, both, budget = beliefs.arm, beliefs.arm_and_response, promise.budget_nano / NANO
     moved = arm.moved if arm.moved > ROUNDING else 0.0
     yield Check(
-        "the best watcher",
+        "the best tracker",
         "kept" if arm.moved <= budget + ROUNDING else "broken",
-        f"A watcher that knows the whole algorithm moved its log odds by at most {moved:.6g} "
+        f"A tracker that knows the whole algorithm moved its log odds by at most {moved:.6g} "
         f"({budget:g} promised); its highest belief is {arm.highest:.1%} (at most "
         f"{arm.bound:.1%}). It guesses {100 * arm.guessed:.1f} of 100 segments right; "
         f"{100 * arm.guessed_before:.1f} without seeing anything.",
     )
     yield Check(
-        "a watcher that sees responses too",
+        "a tracker that sees responses too",
         "measured",
         f"Not promised: its highest belief is {both.highest:.1%}, it guesses "
         f"{100 * both.guessed:.1f} of 100 right. The part beyond the arm comes from what people "

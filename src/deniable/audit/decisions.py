@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Ints: TypeAlias = NDArray[np.int64]
 
 UNLISTED = -1
+NEUTRAL = -2
 NO_REWARD = -1
 MEMBER = 0
 COLUMNS = ("visitor", "segment", "shown", "table", "role", "version")
@@ -33,7 +34,7 @@ class DecisionLog:
         segment: its index, or UNLISTED.
         shown: index of the shown arm.
         table: number of the table that it was drawn from.
-        role: 0 for members, who are drawn from their segment's row; others have the zero row.
+        role: 0 for members, who are drawn from their segment's row; others from the neutral row.
         version: the experiment's version.
         reward: 0 or more, or NO_REWARD.
     """
@@ -53,8 +54,8 @@ class DecisionLog:
 
     @property
     def row(self) -> Ints:
-        """The row of the table that each was drawn from: a segment's index, or UNLISTED."""
-        return np.where(self.role == MEMBER, self.segment, UNLISTED)
+        """The row that each was drawn from: a segment's index, UNLISTED or NEUTRAL."""
+        return np.where(self.role == MEMBER, self.segment, NEUTRAL)
 
     def where(self, chosen: NDArray[np.bool_]) -> DecisionLog:
         """Return the chosen decisions, in the same order."""

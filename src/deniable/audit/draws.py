@@ -50,12 +50,20 @@ class DrawTest:
 
 
 def probabilities(promise: Promise) -> dict[int, FloatArray]:
-    """Return table number -> probability of each arm (column) in each row; the zero row is last."""
+    """Return table number -> probability of each arm (column) in each row.
+
+    After the segments come the neutral row and the row of unlisted segments: UNLISTED and NEUTRAL are
+    indices from the end.
+    """
     return {
         published.number: np.array(
             [
                 [entry / SPACE for entry in row]
-                for row in (*published.table.rows, published.table.zero)
+                for row in (
+                    *published.table.rows,
+                    promise.neutral_row(published.version),
+                    published.table.unlisted,
+                )
             ]
         )
         for published in promise.tables

@@ -32,7 +32,7 @@ from typing import TypeAlias
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.audit.decisions import MEMBER, DecisionLog
+from deniable.audit.decisions import MEMBER, NEUTRAL, UNLISTED, DecisionLog
 from deniable.audit.draws import probabilities
 from deniable.audit.promise import Lottery, Promise
 from deniable.inference.e_values import (
@@ -125,14 +125,13 @@ def cells_of(log: DecisionLog) -> Cells:
 
 
 def arrays(promise: Promise, cells: Cells) -> tuple[FloatArray, FloatArray]:
-    """Return probabilities and shows, both of shape (tables, J + 1, K); the zero row is last."""
+    """Return probabilities and shows, both of shape (tables, J + 2, K), as in `probabilities`."""
     place = {published.number: i for i, published in enumerate(promise.tables)}
-    last = len(promise.segments)
     design = probabilities(promise)
     p = np.stack([design[published.number] for published in promise.tables])
     shows = np.zeros_like(p)
     for (table, role, segment, arm), count in cells.items():
-        row = segment if role == MEMBER and segment >= 0 else last
+        row = max(segment, UNLISTED) if role == MEMBER else NEUTRAL
         shows[place[table], row, arm] += count
     return p, shows
 
@@ -181,7 +180,7 @@ def lottery_evidence(cells: Cells, lottery: Lottery) -> float:
 
 def _power(p: FloatArray, shows: FloatArray, alpha: float) -> Power:
     trials = shows.sum(axis=2)
-    came = np.flatnonzero(trials[:, :-1].sum(axis=0)).tolist()
+    came = np.flatnonzero(trials[:, :NEUTRAL].sum(axis=0)).tolist()
     apart = [_smallest(p[:, place], trials[:, place], alpha) for place in came]
     noticed = [one for one in apart if one is not None]
     weakest = max(noticed, key=lambda one: one.tilt) if noticed else None

@@ -1,7 +1,7 @@
 """The exact check: the worst ratio of every published table, as a fraction, without rounding.
 
 For a shown arm j, let ``most_j`` and ``least_j`` be the largest and the smallest probability with
-which any visitor can be shown it. Within one table, over segments and the zero row, a watcher that
+which any visitor can be shown it. Within one table, over segments, listed or not, a tracker that
 knows when the visitor first came can move its odds by at most most_j / least_j; over all tables of
 a version, one that does not know it. The promise is kept if that fraction is at most a rational
 number below e^budget_j. Strategies of the grade "across time" also have a band, fixed at the start,
@@ -31,12 +31,11 @@ class ArmProof:
     Attributes:
         arm: its index.
         budget_nano: its budget.
-        ratio: the exact worst-case factor by which seeing it can move a watcher's odds, given the
+        ratio: the exact worst-case factor by which seeing it can move a tracker's odds, given the
             time of the first visit; None if some visitors can be shown it and others cannot.
-        ratio_across_time: the same for a watcher that does not know the time.
+        ratio_across_time: the same for a tracker that does not know the time.
         bound: a rational number at most e^budget.
-        most: the largest probability of being shown, times 2^64, over all tables (if the band was
-            fixed late: since then).
+        most: the largest probability of being shown, times 2^64, over all tables.
         least: the smallest probability, times 2^64.
         grade: determines which of the two ratios is promised.
     """
@@ -90,6 +89,8 @@ class VersionProof:
         band_holds: whether the band's ratio is within every budget; None without a band.
         outside_band: numbers of tables with an entry outside the band.
         not_replayed: numbers of tables that do not follow from their counts.
+        not_due: numbers of tables that were made at another number of decisions than they were due
+            at.
     """
 
     version: int
@@ -98,6 +99,7 @@ class VersionProof:
     band_holds: bool | None
     outside_band: tuple[int, ...]
     not_replayed: tuple[int, ...]
+    not_due: tuple[int, ...] = ()
 
     @property
     def worst(self) -> ArmProof:
@@ -114,7 +116,7 @@ class VersionProof:
     @property
     def holds(self) -> bool:
         """Whether every arm keeps its budget, and every table is what it says."""
-        broken = self.band_holds is False or self.outside_band or self.not_replayed
+        broken = self.band_holds is False or self.outside_band or self.not_replayed or self.not_due
         return not broken and all(proof.holds for proof in self.arms)
 
 
@@ -148,22 +150,20 @@ def _version_proof(promise: Promise, version: int, *, replay: bool) -> VersionPr
     mine = [published for published in promise.tables if published.version == version]
     tables = [published.table for published in mine] or [promise.first_table(version)]
     band = promise.band(version)
-    # A late band applies from then on; earlier tables only have their own ratios.
-    banded = [published for published in mine if published.floors is not None or not promise.late]
+    neutral = promise.neutral_row(version)
     outside = [
         published.number
-        for published in banded
-        if band is not None and not band.holds((*published.table.rows, published.table.zero))
+        for published in mine
+        if band is not None and not band.holds((*published.table.rows, published.table.unlisted))
     ]
-    # Before that, the tables are a lottery, each of risk 0 by itself.
-    together = [published.table for published in banded] or tables[-1:]
     return VersionProof(
         version=version,
         n_tables=len(mine),
-        arms=tuple(_arm_proof(promise, arm, tables, together) for arm in promise.versions[version]),
+        arms=tuple(_arm_proof(promise, arm, tables) for arm in promise.versions[version]),
         band_holds=None
         if band is None
-        else all(
+        else band.holds([neutral])
+        and all(
             band.ceilings[arm] <= exp_floor(promise.budgets_nano[arm]) * band.floors[arm]
             for arm in promise.versions[version]
         ),
@@ -171,12 +171,13 @@ def _version_proof(promise: Promise, version: int, *, replay: bool) -> VersionPr
         not_replayed=tuple(
             published.number for published in mine if replay and not promise.replays(published)
         ),
+        not_due=tuple(table.number for table in mine if table.number in promise.not_due()),
     )
 
 
-def _arm_proof(promise: Promise, arm: int, tables: list[Table], together: list[Table]) -> ArmProof:
-    alone = [_ratio(*_extremes(table, arm)) for table in tables]
-    extremes = [_extremes(table, arm) for table in together]
+def _arm_proof(promise: Promise, arm: int, tables: list[Table]) -> ArmProof:
+    extremes = [_extremes(table, arm) for table in tables]
+    alone = [_ratio(low, high) for low, high in extremes]
     most, least = max(high for _, high in extremes), min(low for low, _ in extremes)
     budget = promise.budgets_nano[arm]
     return ArmProof(
@@ -187,12 +188,12 @@ def _arm_proof(promise: Promise, arm: int, tables: list[Table], together: list[T
         bound=exp_floor(budget),
         most=most,
         least=least,
-        grade=promise.grade,
+        grade=promise.version_grade,
     )
 
 
 def _extremes(table: Table, arm: int) -> tuple[int, int]:
-    column = [row[arm] for row in (*table.rows, table.zero)]
+    column = [row[arm] for row in (*table.rows, table.unlisted)]
     return min(column), max(column)
 
 

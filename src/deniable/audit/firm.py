@@ -51,7 +51,7 @@ class Life:
     """An experiment, or a debit, in the account.
 
     Attributes:
-        experiment_id: None for a debit of a restored store, or of an erasure in an older one.
+        experiment_id: None for a debit of a restored store.
         layer: its layer, or None.
         slots: slots in the layer, as a bitmap.
         cost_nano: its cost to the budget.
@@ -164,11 +164,9 @@ def settings_of(entries: Iterable[Entry]) -> tuple[list[Setting], list[str]]:
     problems = []
     for entry in entries:
         detail = entry.detail
-        if entry.experiment_id is not None or entry.kind not in ("firm", "migrate"):
+        if entry.kind != "firm":
             continue
-        if detail["budget_nano"] is None:
-            continue
-        reason = str(detail.get("reason", ""))
+        reason = str(detail["reason"])
         new = Setting(
             entry.seq, entry.recorded_at, detail["budget_nano"], detail["window_days"], reason
         )
@@ -176,7 +174,7 @@ def settings_of(entries: Iterable[Entry]) -> tuple[list[Setting], list[str]]:
         weaker = before is not None and (
             new.budget_nano > before.budget_nano or new.window_days < before.window_days
         )
-        if weaker and entry.kind == "firm" and not reason.strip():
+        if weaker and not reason.strip():
             problems.append(f"entry {entry.seq} weakens the firm's promise without a reason")
         found.append(new)
     return found, problems
@@ -187,6 +185,7 @@ def lives_of(entries: Iterable[Entry]) -> list[Life]:
     lives: dict[bytes, Life] = {}
     debits: list[Life] = []
     gaps: list[tuple[int, int]] = []
+    answered: dict[bytes, int] = {}
     for entry in entries:
         identity, detail, at = entry.experiment_id, entry.detail, entry.recorded_at
         if identity is None:
@@ -195,20 +194,14 @@ def lives_of(entries: Iterable[Entry]) -> list[Life]:
                     Life(None, one["layer"], _bitmap(one["slots"]), one["cost_nano"], at, at + SKEW)
                     for one in detail["debits"]
                 ]
-            elif entry.kind == "migrate":
-                debits = [
-                    Life(None, None, 0, nano, since, since + SKEW)
-                    for nano, since in detail["debits"]
-                ]
-            elif entry.kind == "clock" and detail["skipped"]:
-                gaps.append((at - detail["skipped"], at))
-        elif entry.kind == "migrate" and detail["started_at"] is not None:
-            slots, until = _bitmap(detail.get("slots")), detail["answered_until"]
-            started = detail["started_at"]
-            lives[identity] = Life(
-                identity, detail["layer"], slots, entry.amount_nano, started, until
-            )
-        elif entry.kind in ("start", "resume") and "slots" in detail:
+            elif entry.kind == "clock":
+                if detail["skipped"]:
+                    gaps.append((at - detail["skipped"], at))
+                for name, hour in detail["answers"].items():
+                    answered[bytes.fromhex(name)] = max(
+                        (hour + 1) * HOUR + SKEW, answered.get(bytes.fromhex(name), 0)
+                    )
+        elif entry.kind in ("start", "resume"):
             old = lives.get(identity)
             slots, cost = _bitmap(detail["slots"]), entry.amount_nano
             if old is None:
@@ -222,6 +215,9 @@ def lives_of(entries: Iterable[Entry]) -> list[Life]:
             )
         elif entry.kind == "stop" and identity in lives:
             lives[identity] = replace(lives[identity], ended=_ended(lives[identity], entry))
+    for identity, life in lives.items():
+        if life.ended is not None:
+            lives[identity] = replace(life, ended=max(life.ended, answered.get(identity, 0)))
     return [replace(life, gaps=tuple(gaps)) for life in (*lives.values(), *debits)]
 
 
@@ -234,8 +230,6 @@ def _extended_to_last_decision(life: Life, last_decided: Mapping[bytes, int]) ->
 
 def _ended(life: Life, stop: Entry) -> int:
     """Return when the last answer was certainly given: the end of its hour, plus the clock skew."""
-    if "last_answer" not in stop.detail:
-        return stop.recorded_at + SKEW
     hour = stop.detail["last_answer"]
     return max(life.started + SKEW, 0 if hour is None else (hour + 1) * HOUR + SKEW)
 
@@ -307,9 +301,9 @@ def _debit_problems(entries: Iterable[Entry]) -> list[str]:
         identity, detail = entry.experiment_id, entry.detail
         if identity is None:
             continue
-        if entry.kind in ("create", "redraft", "migrate", "replan"):
-            cost[identity] = detail["budget_nano"] + (detail.get("trace_nano") or 0)
-        elif entry.kind in ("start", "resume") and "slots" in detail:
+        if entry.kind in ("create", "redraft", "replan"):
+            cost[identity] = detail["budget_nano"]
+        elif entry.kind in ("start", "resume"):
             if entry.amount_nano < cost.get(identity, 0):
                 problems.append(
                     f"entry {entry.seq} takes {entry.amount_nano:,} nano-nats, and "

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from fractions import Fraction
 
+from deniable._formatting import counted
 from deniable._types import JsonObject
 from deniable.audit.checks import Check, Checked, broken, chain_check
 from deniable.audit.exact import ACROSS_TIME
@@ -17,7 +18,7 @@ from deniable.privacy.tables import Table
 from deniable.storage.promise_entries import PromisedTable
 from deniable.storage.promises import Promise
 from deniable.storage.times import as_datetime
-from deniable.strategies import table_rules
+from deniable.strategies import STRATEGIES
 
 
 class TableTally:
@@ -28,7 +29,7 @@ class TableTally:
         self.problems: list[str] = []
         self._budgets = [promise.budget_nano if own is None else own for _, own, _ in promise.arms]
         self._bounds = [exp_floor(budget) for budget in self._budgets]
-        known = table_rules().get(promise.strategy)
+        known = STRATEGIES.get(promise.strategy)
         self._across = known is not None and known.grade == ACROSS_TIME
         self._extremes: dict[int, list[tuple[int, int]]] = {}  # of the tables in one band
         self.worst_over_bound = Fraction(0)
@@ -36,7 +37,7 @@ class TableTally:
     def add(self, table: Table, chained: PromisedTable) -> None:
         """Check a table that matches the digest in its entry."""
         self.tables += 1
-        columns = list(zip(*table.rows, table.zero, strict=True))
+        columns = list(zip(*table.rows, table.unlisted, strict=True))
         extremes = [(min(column), max(column)) for column in columns]
         number = chained.number
         self._check(f"table {number}", extremes)
@@ -47,9 +48,7 @@ class TableTally:
         )  # arms added later, which are not shown
         if ratios != stated:
             self.problems.append(f"table {number} has other worst ratios than the ledger says")
-        if not (self._across or chained.late_band):
-            if chained.version in self._extremes:
-                self.problems.append(f"table {number} has left the band of those before it")
+        if not self._across:
             return
         before = self._extremes.get(chained.version, [(SPACE, 0)] * len(extremes))
         self._extremes[chained.version] = [
@@ -58,10 +57,7 @@ class TableTally:
         ]
 
     def finish(self) -> None:
-        """Check all tables of a version together, if that is promised.
-
-        This is from the start, or from the first table that has a band.
-        """
+        """Check all tables of a version together, if that is promised."""
         for version, extremes in self._extremes.items():
             self._check(f"the tables of version {version} together", extremes)
 
@@ -87,7 +83,6 @@ class ExperimentLine:
         status: status, according to the chain.
         strategy: strategy that makes its tables.
         budget_nano: its budget.
-        trace_nano: its trace budget.
         layer: its layer, or None.
         slots: number of its slots in the layer.
         decisions: number of chained decisions.
@@ -103,7 +98,6 @@ class ExperimentLine:
     status: str
     strategy: str
     budget_nano: int
-    trace_nano: int | None
     layer: str | None
     slots: int
     decisions: int
@@ -216,15 +210,6 @@ def firm_checks(
             "chain says.",
         ),
     )
-
-
-def counted(number: int, what: str) -> str:
-    """Format a number with its noun.
-
-    >>> counted(1, "layer"), counted(2_000, "layer")
-    ('1 layer', '2,000 layers')
-    """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _window_check(account: Account) -> Check:

@@ -61,19 +61,18 @@ def blocks(path: Path) -> Iterator[pl.DataFrame]:
     return _lines(path, ending)
 
 
-def about(block: pl.DataFrame, path: Path) -> JsonObject:
-    """Return the description in the first row of a log."""
+def check_format(block: pl.DataFrame, path: Path) -> None:
+    """Raise InvalidArgumentError unless the first row of a log describes one of this version."""
     try:
-        told = json.loads(block["detail"][0] if block["kind"][0] == "F" else "null")
-        known = told["format"] == FORMAT
-        version = told["version"]
+        about = json.loads(block["detail"][0] if block["kind"][0] == "F" else "null")
+        known = about["format"] == FORMAT
+        version = about["version"]
     except (IndexError, KeyError, TypeError, ValueError):
         known, version = False, None
     if not known:
         raise _unknown(path, "does not begin as one")
     if version != FORMAT_VERSION:
         raise _unknown(path, f"has version {version!r}, and this is {FORMAT_VERSION}")
-    return dict(told)
 
 
 def _unknown(path: Path, why: str) -> InvalidArgumentError:

@@ -6,19 +6,20 @@ The file is self-contained: it has no script and loads nothing. It names no segm
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.resources import files
 from math import exp
 from typing import TYPE_CHECKING
 
+from deniable._formatting import counted
 from deniable.audit.checks import Check
 from deniable.audit.exact import ACROSS_TIME, decimal
-from deniable.audit.firm_report import FirmAudit, counted
+from deniable.audit.firm_report import FirmAudit
 from deniable.audit.report import Audit
 from deniable.charts.save import chart_svg
 from deniable.errors import NANO
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.exact import SPACE
+from deniable.report.content import Bullets, Figures, Paragraph, Section, section
+from deniable.report.html import Page, page_html
 from deniable.storage.times import as_datetime
 
 if TYPE_CHECKING:
@@ -35,29 +36,6 @@ OUTSIDE = (
     "A store whose chains were all recomputed by somebody who may write to it. Compare the heads below "
     "with those that were noted elsewhere.",
 )
-
-
-@dataclass(frozen=True)
-class Part:
-    """A section of the report.
-
-    Attributes:
-        title: its heading.
-        text: its text.
-        header: header of its table.
-        rows: rows of its table.
-        pictures: SVG images.
-        words: number of leading text columns, which are left-aligned.
-        small: whether the table has long numbers.
-    """
-
-    title: str
-    text: str = ""
-    header: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    pictures: tuple[Markup, ...] = ()
-    words: int = 1
-    small: bool = False
 
 
 def experiment_page(found: Audit) -> str:
@@ -90,14 +68,14 @@ def experiment_page(found: Audit) -> str:
     return _rendered(
         title=f"Audit of {promise.name}",
         found=found,
-        facts=f"{promise.strategy.capitalize()} strategy, promise {promise.stated_grade}, "
+        facts=f"{promise.strategy.capitalize()} strategy, promise {promise.grade}, "
         f"{len(promise.arms)} arms, {len(promise.segments)} segments.",
-        promise=_promise_words(budget, promise.stated_grade == ACROSS_TIME),
+        promise=_promise_words(budget, promise.grade == ACROSS_TIME),
         picture=_people(budget),
         figures=figures,
-        parts=[
-            _checks_part(found.checks),
-            Part(
+        sections=[
+            _checks(found.checks),
+            section(
                 "Each arm in exact arithmetic",
                 "The largest and the smallest chance of being shown an arm, out of 2^64, over all "
                 "segments and published tables of the last version; the worst factor is a fraction of "
@@ -118,17 +96,16 @@ def experiment_page(found: Audit) -> str:
                 ),
                 small=True,
             ),
-            Part(
+            section(
                 "What was shown, and what was designed",
                 "Left: how often each arm was shown, beside what the tables ask for. Right: the "
                 "worst that each arm can tell, and its budget (mark)."
                 if found.draws
                 else "The worst that each arm can tell, and its budget (mark).",
-                pictures=(
-                    chart_svg(found.chart(), "arms-", "Arms shown, and the worst case of each"),
-                ),
+            ).illustrated(
+                chart_svg(found.chart(), "arms-", "Arms shown, and the worst case of each")
             ),
-            Part("What this audit would have noticed", found.power),
+            section("What this audit would have noticed", found.power),
         ],
     )
 
@@ -151,7 +128,7 @@ def firm_page(found: FirmAudit) -> str:
     ]
     budget = 0.0 if last is None else last.setting.budget_nano / NANO
     days = 0 if last is None else last.setting.window_days
-    picture: tuple[Markup, ...] = ()
+    account: tuple[Markup, ...] = ()
     if found.account.points:
         from deniable.charts.audit import account_chart
 
@@ -161,7 +138,7 @@ def firm_page(found: FirmAudit) -> str:
         ]
         points.append((found.made_at.isoformat(), *points[-1][1:]))
         drawn = account_chart(points, width=WIDTH)
-        picture = (chart_svg(drawn, "account-", "What counted over time, under the firm's budget"),)
+        account = (chart_svg(drawn, "account-", "What counted over time, under the firm's budget"),)
     return _rendered(
         title="Audit of the firm",
         found=found,
@@ -174,9 +151,9 @@ def firm_page(found: FirmAudit) -> str:
         ),
         picture=None,
         figures=figures,
-        parts=[
-            _checks_part(found.checks),
-            Part(
+        sections=[
+            _checks(found.checks),
+            section(
                 "The account over time",
                 "What counted at once (area), under what was promised (dashed line).",
                 ("since", "reason", "window", "budget", "most", "reached", "kept"),
@@ -192,10 +169,9 @@ def firm_page(found: FirmAudit) -> str:
                     )
                     for peak in peaks
                 ),
-                pictures=picture,
                 words=2,
-            ),
-            Part(
+            ).illustrated(*account),
+            section(
                 "Experiments",
                 "",
                 (
@@ -234,25 +210,41 @@ def _rendered(
     promise: Sequence[str],
     picture: Markup | None,
     figures: Sequence[tuple[str, str, str]],
-    parts: Sequence[Part],
+    sections: Sequence[Section],
 ) -> str:
-    from jinja2 import Environment
-
-    template = (files("deniable.audit") / "report.html").read_text(encoding="utf-8")
-    page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
-    return page.render(
+    beside = () if picture is None else (Figures((picture,), beside=True),)
+    page = Page(
         title=title,
-        made=f"{found.made_at:%d %B %Y, %H:%M} UTC",
-        good=found.sound,
-        verdict=found.verdict,
-        facts=facts,
-        promise=promise,
-        picture=picture,
-        figures=figures,
-        parts=parts,
-        outside=OUTSIDE,
-        heads=[(name, *end.split(":")) for name, end in sorted(found.heads.items())],
+        byline=f"{found.made_at:%d %B %Y, %H:%M} UTC. {facts}",
+        headline=found.verdict,
+        tone="good" if found.sound else "bad",
+        warning="",
+        figures=tuple(figures),
+        sections=(
+            Section("The promise", (*beside, *map(Paragraph, promise))),
+            *sections,
+            Section("What is outside of this audit", (Bullets(OUTSIDE),)),
+            *_heads(found),
+        ),
     )
+    return page_html(page)
+
+
+def _heads(found: Audit | FirmAudit) -> list[Section]:
+    if not found.heads:
+        return []
+    return [
+        section(
+            "Heads of the chains",
+            "Length and newest hash of each chain when this audit read them. Keep this page apart from "
+            "the store: a chain that no longer holds these hashes was rewritten (deniable ledger verify "
+            "--head CHAIN=LENGTH:HASH).",
+            ("chain", "length", "newest hash"),
+            tuple((name, *end.split(":")) for name, end in sorted(found.heads.items())),
+            words=3,
+            small=True,
+        )
+    ]
 
 
 def _promise_words(budget: float, across_time: bool) -> tuple[str, ...]:
@@ -262,9 +254,9 @@ def _promise_words(budget: float, across_time: bool) -> tuple[str, ...]:
         f"that visitor belonging to any segment by at most the factor e^{budget:g} = "
         f"{exp(budget):.4g}. Somebody who gave a segment {PRIOR:.0%} before can believe in it with at "
         f"most {after:.1%} after. One arm is drawn per visitor, once; the visitor keeps it.",
-        "This holds whether or not the watcher knows when the visitor first came."
+        "This holds whether or not the tracker knows when the visitor first came."
         if across_time
-        else "This holds for a watcher who knows when the visitor first came. One who does not may "
+        else "This holds for a tracker who knows when the visitor first came. One who does not may "
         "learn more from how the tables changed.",
     )
 
@@ -280,7 +272,7 @@ def _people(budget: float) -> Markup:
     return chart_svg(drawn, "people-", f"Of 100 people like this visitor: {words}")
 
 
-def _checks_part(checks: Sequence[Check]) -> Part:
+def _checks(checks: Sequence[Check]) -> Section:
     header = ("check", "outcome", "what was found", "p-value")
     rows = [
         (
@@ -292,7 +284,7 @@ def _checks_part(checks: Sequence[Check]) -> Part:
         for check in checks
     ]
     width = 4 if any(row[3] for row in rows) else 3
-    return Part("Every check", "", header[:width], tuple(row[:width] for row in rows), words=3)
+    return section("Every check", "", header[:width], tuple(row[:width] for row in rows), words=3)
 
 
 def _tables(found: Audit) -> int:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from deniable import _validation as check
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
-from deniable.privacy.tables import Band, Row, Table, stored_table
-from deniable.strategies import table_rules
+from deniable.privacy.epochs import Epochs, epochs_of, last_due
+from deniable.privacy.tables import Band, Row, Table, neutral_row, stored_table
+from deniable.storage.table_counts import stored_cut
+from deniable.strategies import STRATEGIES
 from deniable.strategies.recipe import Recipe
-from deniable.strategies.rules import Wanted
 
 if TYPE_CHECKING:
     from deniable.storage.promises import Promise as ChainedPromise
@@ -31,10 +32,10 @@ class AuditedTable:
         shows: by segment and arm, in the shape at that time.
         rewards: sums of rewards by segment and arm.
         horizon: planned number of visitors, if known.
-        rule: number of the strategy's rule that made it; 1 if none was stored.
-        additions: how often noise was added to the counts, if there is a trace budget.
-        floors: floors of the band that was fixed after the start; None if there is none (yet).
-        wanted: the model's scores that it claims to follow; None if there are none.
+        made_of: writer -> how many of its first decisions it was made from; None if not known, for
+            a table that was not read from a store or a log.
+        rewards_upto: writer -> how long its chain was: rewards up to there count.
+        published_at: when it was made, in microseconds since 1970.
     """
 
     number: int
@@ -43,10 +44,14 @@ class AuditedTable:
     shows: tuple[Row, ...]
     rewards: tuple[Row, ...]
     horizon: int | None = None
-    additions: int = 0
-    floors: Row | None = None
-    wanted: Wanted | None = None
-    rule: int = 1
+    made_of: Mapping[int, int] | None = None
+    rewards_upto: Mapping[int, int] = field(default_factory=dict)
+    published_at: int = 0
+
+    @property
+    def decisions(self) -> int:
+        """The number of decisions that it was made from."""
+        return sum((self.made_of or {}).values())
 
     @classmethod
     def stored(
@@ -56,6 +61,8 @@ class AuditedTable:
         rows: bytes,
         counts: bytes,
         *,
+        decisions: int,
+        published_at: int,
         n_segments: int,
         n_arms: int,
     ) -> AuditedTable:
@@ -66,7 +73,9 @@ class AuditedTable:
         """
         try:
             made_from = json.loads(counts)
-            floors, wanted = made_from.get("floors"), made_from.get("scores")
+            made_of = stored_cut(made_from, "decisions")
+            if sum(made_of.values()) != decisions:
+                raise ValueError
             return cls(
                 number=number,
                 version=version,
@@ -74,12 +83,9 @@ class AuditedTable:
                 shows=tuple(map(tuple, made_from["shows"])),
                 rewards=tuple(map(tuple, made_from["rewards"])),
                 horizon=made_from.get("horizon"),
-                additions=made_from.get("additions", 0),
-                floors=None if floors is None else tuple(floors) + (0,) * (n_arms - len(floors)),
-                wanted=None
-                if wanted is None
-                else Wanted(wanted["what"], tuple(map(tuple, wanted["rows"]))),
-                rule=int(made_from.get("rule", 1)),
+                made_of=made_of,
+                rewards_upto=stored_cut(made_from, "rewards"),
+                published_at=published_at,
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             raise BrokenPromiseError(f"table {number} was changed") from None
@@ -122,19 +128,19 @@ class Promise:
         budgets_nano: the budget of each arm in nano-nats; all equal for the symmetric mechanism.
         strategy: name of the strategy.
         cap: the largest reward of one show.
-        trace_nano: the trace budget that noise in the counts keeps; None if they are exact.
-        across_time: whether it requires the grade "across time", if that is an option.
         versions: version -> indices of the arms that it shows; switching an arm off or adding one
             makes a new version.
         tables: the published tables, oldest first.
-        one_band: whether the tables of all versions keep the budgets together.
         arms_since: the version that added each arm; all 1 by default.
         segments_since: the number of the first table with a row for each segment; all 1 by default.
-        given: table number -> the model's newest scores in the chain at that time.
+        attribution_seconds: how long rewards of a show count; None for ever.
+        neutral: the neutral row of each version, oldest first; by default the band's, or equal chances
+            without a band.
+        restarts: numbers of the tables with whose decisions counts ended, to begin again from zero.
 
     >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "dynamic")
-    >>> promise.budget_nano, promise.grade, promise.stated_grade
-    (1000000000, 'across time', 'across time')
+    >>> promise.budget_nano, promise.grade
+    (1000000000, 'across time')
     """
 
     name: str
@@ -143,14 +149,13 @@ class Promise:
     budgets_nano: tuple[int, ...]
     strategy: str
     cap: int = 1
-    trace_nano: int | None = None
-    across_time: bool = False
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     tables: tuple[AuditedTable, ...] = ()
-    one_band: bool = True
     arms_since: tuple[int, ...] = ()
     segments_since: tuple[int, ...] = ()
-    given: Mapping[int, Wanted] = field(default_factory=dict)
+    attribution_seconds: int | None = None
+    neutral: tuple[Row, ...] = ()
+    restarts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check.distinct("arms", self.arms, 2)
@@ -159,7 +164,7 @@ class Promise:
             raise InvalidArgumentError(
                 "budgets_nano", self.budgets_nano, f"{len(self.arms)} budgets, one for each arm"
             )
-        known = table_rules()
+        known = STRATEGIES
         if self.strategy not in known:
             raise InvalidArgumentError("strategy", self.strategy, "one of " + ", ".join(known))
         for name, listed in (("arms_since", self.arms), ("segments_since", self.segments)):
@@ -176,18 +181,15 @@ class Promise:
         told: ChainedPromise,
         off: Mapping[str, int],
         tables: Sequence[AuditedTable],
-        given: Mapping[int, Wanted] | None = None,
     ) -> Promise:
         """Build the promise from the chain.
 
         Args:
             told: the promise in its entries.
-            off: arm key -> the version from which it is off. An arm of a scratch copy may be off
-                without an entry, from the copy's first version on.
+            off: arm key -> the version from which it is off.
             tables: the published tables, oldest first.
-            given: table number -> the model's newest scores at that time.
         """
-        until = [1 if not on and key not in off else off.get(key) for key, _, on in told.arms]
+        until = [off.get(key) for key, _, _ in told.arms]
         since = told.arms_since or (1,) * len(told.arms)
         return cls(
             name=told.key,
@@ -198,8 +200,6 @@ class Promise:
             ),
             strategy=told.strategy,
             cap=told.metrics[0].cap_micro,
-            trace_nano=told.trace_nano,
-            across_time=told.across_time,
             versions={
                 version: tuple(
                     place
@@ -209,10 +209,11 @@ class Promise:
                 for version in range(1, told.version + 1)
             },
             tables=tuple(tables),
-            one_band=told.one_band,
             arms_since=since,
             segments_since=told.segments_since,
-            given=given or {},
+            attribution_seconds=told.attribution_seconds,
+            neutral=told.neutral,
+            restarts=told.restarts,
         )
 
     @property
@@ -221,32 +222,34 @@ class Promise:
         return max(self.budgets_nano)
 
     @property
-    def grade(self) -> str:
+    def version_grade(self) -> str:
         """What is promised for tables of one version: each alone, or all of them together."""
-        return table_rules()[self.strategy].grade_of(self.across_time)
+        return STRATEGIES[self.strategy].grade
 
     @property
-    def late(self) -> bool:
-        """Whether the band of all tables is fixed after the start, from what was learned."""
-        return self.across_time and table_rules()[self.strategy].offers_across_time
+    def grade(self) -> str:
+        """What is promised over all versions.
 
-    @property
-    def stated_grade(self) -> str:
-        """What is promised over all versions; a change of the arms can weaken it."""
-        return self.grade if self.one_band else GIVEN_THE_TIME
+        Where an arm was switched off or added, it is "given the time": no band has room for entries
+        of 0 and for others.
+        """
+        return self.version_grade if len(self.versions) == 1 else GIVEN_THE_TIME
 
     def band(self, version: int) -> Band | None:
         """Return integer limits on the tables of this version; None if there are none."""
-        recipe = self.recipe(version)
-        late = [table for table in self.tables if table.version == version and table.floors]
-        if not late:
-            return recipe.fixed_band()
-        try:
-            return recipe.settled_band(late[0].floors)
-        except BrokenPromiseError:  # floors that no table can have; no table replays either
-            return None
+        return self.recipe(version).fixed_band()
 
-    def recipe(self, version: int, horizon: int | None = None, rule: int | None = None) -> Recipe:
+    def neutral_row(self, version: int) -> Row:
+        """Return the row of risk 0 for everybody who is not a member, which depends on no data."""
+        if self.neutral:
+            row = self.neutral[version - 1]
+            return row + (0,) * (len(self.arms) - len(row))
+        band = self.band(version)
+        shown = self.versions[version]
+        equal = neutral_row([int(arm in shown) for arm in range(len(self.arms))])
+        return equal if band is None else band.neutral
+
+    def recipe(self, version: int, horizon: int | None = None) -> Recipe:
         """Return how tables of a version follow from their counts."""
         return Recipe(
             self.strategy,
@@ -254,65 +257,74 @@ class Promise:
             active=self.versions[version],
             cap=self.cap,
             horizon=horizon,
-            across_time=self.across_time,
-            trace_nano=self.trace_nano,
-            rule=rule,
         )
 
     def replays(self, published: AuditedTable) -> bool:
         """Whether a table is what the strategy makes from its counts.
 
-        The first table inside a late band must be where the strategy would have fixed that band.
-        Scores that it names must be those in the chain. A table has a row for each segment that was
-        listed when it was published; segments listed later have the zero row, and arms that are not
-        in its version are not shown.
+        A table has a row for each segment that was listed when it was published; segments listed
+        later have that of unlisted ones, and arms that are not in its version are not shown.
         """
         if not self._has_its_shape(published):
             return False
         rows = len(published.shows)
-        if any(row != published.table.zero for row in published.table.rows[rows:]):
+        if any(row != published.table.unlisted for row in published.table.rows[rows:]):
             return False
-        recipe = self.recipe(published.version, published.horizon, published.rule)
-        if not 1 <= published.rule <= recipe.kind.rule:
-            return False
-        wanted = self.given.get(published.number) if recipe.kind.follows_scores else None
-        if published.wanted != wanted:
-            return False
-        counts = recipe.counts(published.shows, published.rewards, published.additions, wanted)
-        before = [
-            table
-            for table in self.tables
-            if (table.version, table.number < published.number) == (published.version, True)
-        ]
-        known = before[-1].floors if before else None
-        if known is not None:
-            settled = published.floors == known
-        else:
-            settled = recipe.settles(published.floors, counts)
-        try:
-            band = recipe.settled_band(published.floors)
-        except BrokenPromiseError:
-            return False
-        own = Table(published.table.rows[:rows], published.table.zero)
-        return settled and recipe.replays(own, counts, band)
+        recipe = self.recipe(published.version, published.horizon)
+        counts = recipe.counts(published.shows, published.rewards)
+        own = Table(published.table.rows[:rows], published.table.unlisted)
+        return recipe.replays(own, counts)
+
+    def not_due(self) -> set[int]:
+        """Return the numbers of tables that were not made at the number of decisions they were due at.
+
+        A version's first table is made when the version begins, at whatever number that is. No cut
+        may fall from one table to the next.
+        """
+        found: set[int] = set()
+        known = [table for table in self.tables if table.made_of is not None]
+        for before, table in zip((None, *known), known, strict=False):
+            if before is None:
+                due = table.decisions == 0
+            elif table.version != before.version or before.number in self.restarts:
+                due = table.decisions >= before.decisions
+            else:
+                number = last_due(before.decisions, table.decisions, self.epochs(table))
+                due = before.decisions < number == table.decisions
+            fell = before is not None and (
+                _falls(before.made_of or {}, table.made_of or {})
+                or _falls(before.rewards_upto, table.rewards_upto)
+            )
+            if fell or not due:
+                found.add(table.number)
+        return found
+
+    def epochs(self, published: AuditedTable) -> Epochs:
+        """Return the schedule that was in force when a table was made."""
+        return epochs_of(*self._shape_of(published))
+
+    def _shape_of(self, published: AuditedTable) -> tuple[int, int]:
+        """Return the numbers of arms and segments that the chain had when a table was made."""
+        return (
+            sum(since <= published.version for since in self.arms_since),
+            sum(since <= published.number for since in self.segments_since),
+        )
 
     def _has_its_shape(self, published: AuditedTable) -> bool:
         """Whether a table was made for the segments and arms that the chain had at that point."""
-        arms = sum(since <= published.version for since in self.arms_since)
-        segments = sum(since <= published.number for since in self.segments_since)
+        arms, segments = self._shape_of(published)
         shows, rewards = published.shows, published.rewards
         return len(shows) == len(rewards) == segments and set(map(len, shows + rewards)) == {arms}
 
     def groups(self) -> dict[int, int]:
         """Return table number -> the first of the tables that keep the budgets together with it.
 
-        Given the time, each table is alone; across time, all tables of a version, or all in its
-        late band, are together.
+        Given the time, each table is alone; across time, all tables of a version are together.
         """
         first: dict[object, int] = {}
         found = {}
         for table in self.tables:
-            lone = self.grade == GIVEN_THE_TIME or (self.late and table.floors is None)
+            lone = self.version_grade == GIVEN_THE_TIME
             key = table.number if lone else ("together", table.version)
             found[table.number] = first.setdefault(key, table.number)
         return found
@@ -323,6 +335,10 @@ class Promise:
         return self.made(version, nothing, nothing)
 
     def made(self, version: int, shows: tuple[Row, ...], rewards: tuple[Row, ...]) -> Table:
-        """Return the table for these counts, without a late band."""
+        """Return the table for these counts."""
         recipe = self.recipe(version)
         return recipe.table(recipe.counts(shows, rewards))
+
+
+def _falls(before: Mapping[int, int], after: Mapping[int, int]) -> bool:
+    return any(after.get(writer, 0) < count for writer, count in before.items())

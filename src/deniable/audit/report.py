@@ -36,7 +36,7 @@ from deniable.audit.evidence import (
 )
 from deniable.audit.exact import VersionProof, exact_proof
 from deniable.audit.promise import Lottery, Promise
-from deniable.audit.watchers import Beliefs, ProvenRisk, proven_risk, realized_beliefs
+from deniable.audit.trackers import Beliefs, ProvenRisk, proven_risk, realized_beliefs
 from deniable.errors import NANO
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Audit(Checked):
         draws: observed and expected counts, with chi-squares.
         evidence: e-values of draws and lottery, and their power; None without decisions.
         proven: what counts alone prove.
-        beliefs: what the strongest watcher came to believe.
+        beliefs: what the strongest tracker came to believe.
         heads: chain -> its length and newest hash, to be noted outside the store.
     """
 
@@ -94,7 +94,7 @@ class Audit(Checked):
             "made_at": self.made_at.isoformat(),
             "budget": self.promise.budget_nano / NANO,
             "strategy": self.promise.strategy,
-            "grade": self.promise.stated_grade,
+            "grade": self.promise.grade,
             "sound": self.sound,
             "verdict": self.verdict,
             "decisions": self.decisions,

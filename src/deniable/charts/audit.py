@@ -56,7 +56,7 @@ def _ratios(ratios: Sequence[tuple[str, float, float]]) -> ChartType:
         values(records), title="Worst case of each shown arm", width=WIDTH, height=alt.Step(28)
     ).encode(y=alt.Y("arm:N", sort=names, title=None))
     bars = base.mark_bar(height=14, color="#0072B2").encode(
-        x=alt.X("worst:Q", title="move of a watcher's log odds, nats")
+        x=alt.X("worst:Q", title="move of a tracker's log odds, nats")
     )
     cap = base.mark_tick(color=ACCENT, thickness=3, height=24).encode(x=alt.X("budget:Q"))
     words = base.mark_text(align="left", dx=8, color=INK, fontSize=11)

@@ -11,7 +11,9 @@ import re
 from collections.abc import Sequence
 from itertools import cycle
 
-from deniable.charts.lazy_altair import ChartType, alt
+import altair as alt
+from altair.typing import ChartType
+
 from deniable.charts.theme import ACCENT, BENCHMARK_COLOURS, INK, STRATEGY_COLOURS, utc_axis
 
 HEIGHT = 220

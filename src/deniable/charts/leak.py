@@ -1,4 +1,4 @@
-"""Charts of what a watcher learns: people out of 100, odds ratios, the effect of budgets."""
+"""Charts of what a tracker learns: people out of 100, odds ratios, the effect of budgets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def people_picture(
     """Chart the belief in one segment, before and after, out of 100 people.
 
     Args:
-        before: how many of 100 the watcher believed to be in the segment.
+        before: how many of 100 the tracker believed to be in the segment.
         after: how many after it saw the most revealing variant.
         title: the segment.
         words: a line below the title.

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
+import altair as alt
 import numpy as np
+from altair.typing import ChartType
 
 from deniable._types import Record
-from deniable.charts.lazy_altair import ChartType, alt
 from deniable.charts.theme import (
     ACCENT,
     BLUE,
@@ -119,8 +120,7 @@ def plan_data(plan: Planned) -> dict[str, Records]:
     }
     data |= _expected(plan)
     for place, (name, one) in enumerate(plan.strategies.items()):
-        strategy = STRATEGIES[name](plan.n_arms, plan.budget)
-        share = strategy.exploration(clock)
+        share = STRATEGIES[name](plan.budget).exploration(clock, plan.n_arms)
         if share is not None:  # strategies without a schedule are not in this chart
             data["schedule"] += _short(rows(clock=clock, share=share, strategy=name))
         told = one.best_regret < plan.horizon
@@ -153,35 +153,20 @@ def _expected(plan: Planned) -> dict[str, Records]:
         band: Records = [{"budget": plan.budget, "low": 0, "high": 0}]
         return {"expected": point, "expected_band": band, "rivals": [{"y": 0, "text": ""}]}
     lost: Records = []
-    if found.source == "surface":
-        top = max(EXPECTED_TOP, 1.1 * plan.budget)
-        budgets = np.linspace(0, top, POINTS + 1)
-        for name in filter(has_surface, plan.strategies):
-            told = expected_loss(
-                name,
-                plan.n_arms,
-                plan.horizon,
-                plan.n_segments,
-                base_rate=found.base_rate,
-                lift=found.lift,
-                heterogeneity=found.heterogeneity,
-                budgets=budgets,
-            )
-            lost += rows(
-                budget=budgets, lost=told.lost, low=told.low, high=told.high, strategy=name
-            )
-    else:
-        for line in found.table:
-            lost += [
-                {
-                    "budget": line.budget,
-                    "lost": one.lost,
-                    "low": one.low,
-                    "high": one.high,
-                    "strategy": name,
-                }
-                for name, one in line.outcomes.items()
-            ]
+    top = max(EXPECTED_TOP, 1.1 * plan.budget)
+    budgets = np.linspace(0, top, POINTS + 1)
+    for name in filter(has_surface, plan.strategies):
+        told = expected_loss(
+            name,
+            plan.n_arms,
+            plan.horizon,
+            plan.n_segments,
+            base_rate=found.base_rate,
+            lift=found.lift,
+            heterogeneity=found.heterogeneity,
+            budgets=budgets,
+        )
+        lost += rows(budget=budgets, lost=told.lost, low=told.low, high=told.high, strategy=name)
     names = {"random": "random arms", "pooled": "one bandit for everybody"}
     return {
         "expected": _short([_without(one, "low", "high") for one in lost]),

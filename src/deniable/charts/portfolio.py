@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+import altair as alt
 import numpy as np
+from altair.typing import ChartType
 
 from deniable._types import Record
 from deniable._validation import FloatArray
 from deniable.charts.experiments import ARM_COLOURS
-from deniable.charts.lazy_altair import ChartType, alt
 from deniable.charts.theme import (
     ACCENT,
     BLUE,
@@ -31,11 +32,10 @@ from deniable.charts.theme import (
     with_datasets,
 )
 from deniable.errors import NANO
-from deniable.portfolio.allocation import Allocation, allocate
+from deniable.portfolio.allocation import Allocation, WhatIf, allocate
 from deniable.portfolio.curves import IntArray
 from deniable.portfolio.problem import TWO_EXPERIMENTS
 from deniable.portfolio.rules import RuleOutcome, compare_rules
-from deniable.portfolio.whatif import WhatIf, what_if
 from deniable.portfolio.words import short
 from deniable.theory.best_budget import best_dynamic_budget
 from deniable.theory.elasticity import dynamic_gain
@@ -65,7 +65,7 @@ def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int
         n_points: number of firm budgets on the what-if curve.
     """
     outcomes = compare_rules(found) if compared else []
-    curve = what_if(found.portfolio, regime=found.regime, n_points=n_points)
+    curve = found.what_if(n_points=n_points)
     data = {**allocation_data(found, outcomes), "what_if": what_if_records(curve)}
     lost = _loss_title(found)
     panels = [
@@ -187,7 +187,7 @@ def _some(found: Allocation, order: IntArray) -> list[int]:
     Those without budget come only where there are few with one.
     """
     free = found.portfolio.min_nano[order] < found.portfolio.max_nano[order]
-    wanting = order[free & ~found.has_all[order]]
+    wanting = order[free & ~(found.has_all | found.at_limit)[order]]
     funded = wanting[found.budgets_nano[wanting] > 0]
     pool = funded if funded.size >= MOST_CURVES else wanting[:MOST_CURVES]
     pool = pool if pool.size else order

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import altair as alt
+from altair.typing import ChartType
+
 from deniable._types import Record
 from deniable.charts.experiments import MOST_ARMS, arm_scale, hover_points
-from deniable.charts.lazy_altair import ChartType, alt
 from deniable.charts.theme import BLUE, INK, Records, themed
 
 HEIGHT = 220

@@ -15,10 +15,12 @@ from deniable.charts.theme import (
     themed,
     values,
 )
-from deniable.policies.base import Policy
-from deniable.policies.greedy import ConstantPolicy, DynamicPolicy, EpsilonGreedyPolicy
 from deniable.simulation.environment import Environment
 from deniable.simulation.results import SimulationResult
+from deniable.strategies.benchmarks import EpsilonGreedy
+from deniable.strategies.constant import Constant
+from deniable.strategies.dynamic import Dynamic
+from deniable.strategies.kernel_rules import Simulated
 from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_regret
 
 WIDTH, HEIGHT = 380, 300
@@ -34,7 +36,7 @@ def result_chart(result: SimulationResult, environment: Environment) -> ChartTyp
 
 
 def simulation_chart(
-    result: SimulationResult, environment: Environment, policies: Sequence[Policy]
+    result: SimulationResult, environment: Environment, policies: Sequence[Simulated]
 ) -> ChartType:
     """Chart clicks at the horizon and, if there are earlier checkpoints, regret over visitors."""
     clicks = clicks_chart(result, environment, policies)
@@ -46,7 +48,7 @@ def simulation_chart(
 
 
 def clicks_chart(
-    result: SimulationResult, environment: Environment, policies: Sequence[Policy]
+    result: SimulationResult, environment: Environment, policies: Sequence[Simulated]
 ) -> ChartType:
     """Chart mean clicks at the horizon, best policy on top, with two kinds of 95% intervals."""
     value = "clicks" if environment.is_plain else "reward"
@@ -74,7 +76,7 @@ def clicks_chart(
 
 
 def regret_chart(
-    result: SimulationResult, environment: Environment, policies: Sequence[Policy]
+    result: SimulationResult, environment: Environment, policies: Sequence[Simulated]
 ) -> ChartType:
     """Chart mean pseudo-regret over visitors on log axes, with the theory's bounds dashed."""
     table = [row for row in result.summary("regret").to_dicts() if row["mean"] > 0]
@@ -115,20 +117,20 @@ def regret_chart(
     return lines + dashed if bounds else lines
 
 
-def _bound(policy: Policy, environment: Environment, visitors: int) -> float | None:
+def _bound(policy: Simulated, environment: Environment, visitors: int) -> float | None:
     sizes = (environment.n_arms, visitors)
     if environment.changes or not environment.is_plain:
         return None  # the theory's bounds are for immediate clicks at constant rates
-    if isinstance(policy, ConstantPolicy):
+    if isinstance(policy, Constant):
         return float(constant_regret(*sizes, policy.budget, environment.n_segments))
-    if isinstance(policy, DynamicPolicy):
+    if isinstance(policy, Dynamic):
         return float(dynamic_regret(*sizes, policy.budget, environment.n_segments))
-    if isinstance(policy, EpsilonGreedyPolicy):
+    if isinstance(policy, EpsilonGreedy):
         return float(nonprivate_regret(*sizes, environment.n_segments))
     return None
 
 
-def _colour(policies: Sequence[Policy], *, legend: bool) -> alt.Color:
+def _colour(policies: Sequence[Simulated], *, legend: bool) -> alt.Color:
     labels = [policy.label for policy in policies]
     named = {**STRATEGY_COLOURS, **BENCHMARK_COLOURS}
     taken: set[str] = set()

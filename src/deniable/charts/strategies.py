@@ -1,7 +1,4 @@
-"""The paper's figures of a strategy: beliefs, how a budget is spent, the elasticity of regret.
-
-And of a plan with budgets by arm.
-"""
+"""What a shown arm can tell, by budget; and a plan with budgets by arm."""
 
 from __future__ import annotations
 
@@ -10,14 +7,11 @@ from collections.abc import Sequence
 import altair as alt
 import numpy as np
 from altair.typing import ChartType
-from numpy.typing import ArrayLike
 
-from deniable._validation import Floats
 from deniable.charts.planning import HEIGHT, WIDTH
 from deniable.charts.theme import (
     ACCENT,
     INK,
-    Records,
     ordered_scale,
     powers_of_ten,
     rows,
@@ -25,8 +19,7 @@ from deniable.charts.theme import (
     values,
 )
 from deniable.privacy.belief import belief_curve, highest_belief
-from deniable.strategies import STRATEGIES
-from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy
+from deniable.strategies.arm_budgets import ArmConstant, ArmDynamic
 
 PERCENT = alt.Axis(format=".0%")
 
@@ -57,7 +50,7 @@ def belief_bounds(
         alt.Chart(values(curves))
         .mark_line()
         .encode(
-            x=alt.X("prior:Q", title="prior belief of the watcher", axis=PERCENT),
+            x=alt.X("prior:Q", title="prior belief of the tracker", axis=PERCENT),
             y=alt.Y("belief:Q", title="belief after one shown arm", axis=PERCENT),
             color=alt.Color(
                 "budget:N", sort=names, scale=alt.Scale(domain=names, range=colours), title="budget"
@@ -90,139 +83,10 @@ def _points(marked: Sequence[tuple[float, float]]) -> ChartType:
     return halo + words.mark_text(**place, color=ACCENT, fontWeight="bold") + dots
 
 
-PANELS = {
-    "risk": "privacy risk",
-    "exploration": "share of random arms",
-    "exploitation": "share of greedy arms",
-}
-"""Column -> axis title, in the constant figure's order."""
-
-
-def strategy_panels(
-    strategy: str,
-    *,
-    n_arms: int = 2,
-    horizon: int = 100_000,
-    budgets: Sequence[float] = (0.05, 0.5, 1, 3, 5),
-    width: int = 220,
-    height: int = 220,
-) -> ChartType:
-    """Chart three panels over the visitor's clock: the paper's figure of this strategy."""
-    names = [f"{budget:g}" for budget in budgets]
-    colours, dashes = ordered_scale(names)
-    clock = np.unique(np.geomspace(1, horizon, 160).round())
-    records = []
-    for name, budget in zip(names, budgets, strict=True):
-        spent = STRATEGIES[strategy](n_arms, budget)
-        rate = np.asarray(spent.exploration(clock))
-        records += rows(
-            clock=clock,
-            risk=spent.risk(clock),
-            exploration=rate,
-            exploitation=1 - rate,
-            budget=name,
-        )
-    data = values(records)
-    colour = alt.Color(
-        "budget:N", sort=names, scale=alt.Scale(domain=names, range=colours), title="budget"
-    )
-    dash = alt.StrokeDash(
-        "budget:N", sort=names, scale=alt.Scale(domain=names, range=dashes), title="budget"
-    )
-    return alt.hconcat(
-        *(
-            alt.Chart(data, width=width, height=height)
-            .mark_line()
-            .encode(
-                x=alt.X(
-                    "clock:Q",
-                    title="visitor of the segment",
-                    scale=alt.Scale(type="log", nice=False),
-                    axis=alt.Axis(format="~s", values=powers_of_ten(horizon)),
-                ),
-                y=alt.Y(
-                    f"{column}:Q",
-                    title=title,
-                    scale=alt.Undefined if column == "risk" else alt.Scale(domain=[0, 1]),
-                    axis=alt.Axis() if column == "risk" else alt.Axis(format=".0%"),
-                ),
-                color=colour,
-                strokeDash=dash,
-            )
-            for column, title in PANELS.items()
-        )
-    )
-
-
-def elasticity_panels(
-    strategy: str,
-    *,
-    arms: Sequence[int] = (2, 5, 20),
-    horizons: Sequence[int] = (10_000, 100_000, 1_000_000),
-    largest_budget: float = 7,
-    width: int = 220,
-    height: int = 220,
-) -> ChartType:
-    """Chart one panel per number of arms, one line per number of visitors, in the paper's form.
-
-    A point marks each best budget. There the elasticity crosses zero, or the line ends because the
-    cap never binds beyond it and the elasticity stays 0.
-    """
-
-    def elasticity(n_arms: int, horizon: int, budget: ArrayLike) -> Floats:
-        return STRATEGIES[strategy].elasticity(n_arms, horizon, budget, form="paper")
-
-    names = [f"{horizon:,}" for horizon in horizons]
-    lines, points = [], []
-    for n_arms in arms:
-        for name, horizon in zip(names, horizons, strict=True):
-            end = float(STRATEGIES[strategy].best_budget(n_arms, horizon, form="paper"))
-            ends = float(elasticity(n_arms, horizon, end + 1e-6)) == 0
-            top = end if ends else largest_budget
-            budget = np.linspace(0, top, 201)[:-1]
-            panel = f"{n_arms} arms"
-            height_of = elasticity(n_arms, horizon, budget)
-            lines += rows(budget=budget, elasticity=height_of, visitors=name, panel=panel)
-            last = float(elasticity(n_arms, horizon, budget[-1] if ends else end))
-            points += rows(budget=[end], elasticity=[last], visitors=name, panel=panel)
-    colours, dashes = ordered_scale(names)
-    x = alt.X("budget:Q", title="privacy budget")
-    y = alt.Y("elasticity:Q", title="elasticity of regret")
-    colour = alt.Color(
-        "visitors:N", sort=names, scale=alt.Scale(domain=names, range=colours), title="visitors"
-    )
-    dash = alt.StrokeDash(
-        "visitors:N", sort=names, scale=alt.Scale(domain=names, range=dashes), title="visitors"
-    )
-
-    def of_panel(records: Records, n_arms: int) -> ChartType:
-        return alt.Chart(values(r for r in records if r["panel"] == f"{n_arms} arms"))
-
-    return alt.hconcat(
-        *(
-            (
-                alt.Chart(values(rows(y=[0])))
-                .mark_rule(color=INK, opacity=0.5)
-                .encode(y=alt.Y("y:Q"))
-                + of_panel(lines, n_arms)
-                .mark_line()
-                .encode(x=x, y=y, color=colour, strokeDash=dash)
-                + of_panel(points, n_arms)
-                .mark_point(filled=True, size=50, color=ACCENT, opacity=1)
-                .encode(x=x, y=y)
-            ).properties(title=f"{n_arms} arms", width=width, height=height)
-            for n_arms in arms
-        )
-    ).resolve_scale(y="shared")
-
-
-# -- budgets by arm --------------------------------------------------------------------------------
-
-
 def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> ChartType:
     """Chart shown arm by greedy arm as a heat map, beliefs by arm, and random arms over time."""
     names = [f"arm {i + 1}" for i in range(len(budgets))]
-    matrix = ArmConstantStrategy(list(budgets)).mechanism(1).matrix
+    matrix = ArmConstant(list(budgets)).mechanism(1).matrix
     cells = [
         {"shown": names[j], "greedy": names[i], "probability": float(matrix[j, i])}
         for j in range(len(names))
@@ -244,7 +108,7 @@ def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> C
     )
     colours, dashes = ordered_scale(names)
     clock = np.unique(np.geomspace(1, max(horizon, 2), 200).round())
-    risks = ArmDynamicStrategy(list(budgets)).arm_risks(clock)
+    risks = ArmDynamic(list(budgets)).arm_risks(clock)
     spent = [
         row for i, name in enumerate(names) for row in rows(clock=clock, risk=risks[:, i], arm=name)
     ]
@@ -274,6 +138,6 @@ def arm_plan_chart(*, budgets: Sequence[float], horizon: int, prior: float) -> C
         height=HEIGHT,
     )
     chart = alt.hconcat(
-        heat + text, schedule, shown.properties(title="What a watcher could believe")
+        heat + text, schedule, shown.properties(title="What a tracker could believe")
     )
     return themed(chart.resolve_scale(color="independent", strokeDash="independent"))

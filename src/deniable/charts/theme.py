@@ -6,14 +6,15 @@ Also contains helpers for all figures: records as chart data, ticks, and time ax
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+import altair as alt
 import numpy as np
+from altair.typing import ChartType
 from numpy.typing import ArrayLike, NDArray
 
 from deniable._types import Record
-from deniable.charts.lazy_altair import ChartType, alt
 from deniable.strategies import STRATEGIES
 
 Records: TypeAlias = list[Record]
@@ -112,6 +113,13 @@ def themed(chart: ChartType) -> ChartType:
     )
 
 
+@lru_cache(maxsize=512)
+def specification(make: Callable[..., ChartType], *arguments: object) -> Record:
+    """Return a chart without data as Vega-Lite, made once per process. Do not modify it."""
+    made: Record = make(*arguments).to_dict(validate=False)
+    return made
+
+
 def with_datasets(chart: ChartType, datasets: dict[str, Records]) -> ChartType:
     """Set the data that a chart reads by name; `properties` would validate every record."""
     chart.datasets = datasets
@@ -136,26 +144,22 @@ def rows(**columns: ArrayLike) -> Records:
     return [dict(zip(columns, values, strict=True)) for values in zip(*plain, strict=True)]
 
 
-def values(*groups: Iterable[Mapping[str, object]]) -> alt.Data:
-    """Create chart data from one or several lists of records."""
-    return _records_class()(values=[dict(record) for group in groups for record in group])
+class _SharedRecords(alt.Data):  # type: ignore[misc]
+    """Chart data that copies of a chart share.
 
-
-@cache
-def _records_class() -> type[alt.Data]:
-    """Return a class of data, defined when Altair is first needed.
-
-    Altair copies a chart whenever it becomes a part of another one. Records never change, so that
-    copies share them. They are validated with the complete chart, not also when they are made.
+    Altair copies a chart whenever it becomes part of another one, but records never change. They are
+    validated with the complete chart, not also when they are made.
     """
 
-    class SharedRecords(alt.Data):  # type: ignore[misc]
-        _class_is_valid_at_instantiation = False
+    _class_is_valid_at_instantiation = False
 
-        def __deepcopy__(self, memo: object) -> SharedRecords:
-            return SharedRecords(**self._kwds)
+    def __deepcopy__(self, memo: object) -> _SharedRecords:
+        return _SharedRecords(**self._kwds)
 
-    return SharedRecords
+
+def values(*groups: Iterable[Mapping[str, object]]) -> alt.Data:
+    """Create chart data from one or several lists of records."""
+    return _SharedRecords(values=[dict(record) for group in groups for record in group])
 
 
 def powers_of_ten(largest: float) -> list[float]:

@@ -27,16 +27,15 @@ COMMANDS: dict[str, str] = {
     "export": "Write an experiment's decisions to a file.",
     "init": "Create a store, set the firm's budget and print an admin key.",
     "keys": "Create, list and revoke API keys.",
-    "layers": "Propose which experiments to make mutually exclusive.",
-    "leak": "Measure what an exposure log reveals to a watcher.",
+    "leak": "Measure what an exposure log reveals to a tracker.",
     "ledger": "Verify, show or export the append-only ledger.",
+    "mask": "Give each visitor one private label for life.",
+    "migrate": "Bring the store's schema to the one of this version.",
     "plan": "Plan the privacy budget of one experiment.",
     "purge": "Erase visitors of old decisions.",
-    "reproduce": "Recompute the paper: figures, tables, claims and a report.",
     "restore": "Restore a backup and commit what may be spent twice.",
     "results": "Show what an experiment has learned, valid at any time.",
     "rewards": "Import rewards from a CSV or Parquet file.",
-    "scores": "Send a model's scores to an experiment with the strategy gate.",
     "serve": "Serve decisions over HTTP, on SQLite or PostgreSQL.",
     "simulate": "Compare policies on known click rates.",
     "status": "Show the firm's budget, and where experiments stand.",
@@ -46,9 +45,11 @@ COMMANDS: dict[str, str] = {
 
 EXTRAS: dict[str, str] = {
     **dict.fromkeys(("apply", "audit", "document", "erase", "experiment"), "server"),
-    **dict.fromkeys(("export", "init", "keys", "scores", "users"), "server"),
-    **dict.fromkeys(("ledger", "purge", "results", "rewards", "serve", "status"), "server"),
-    "reproduce": "all",
+    **dict.fromkeys(("export", "init", "keys", "users"), "server"),
+    **dict.fromkeys(
+        ("ledger", "migrate", "purge", "results", "rewards", "serve", "status"), "server"
+    ),
+    "allocate": "data",
     "simulate": "simulate",
 }
 """Command -> the extra that it needs as a whole; the others run without one."""

@@ -13,13 +13,11 @@ from deniable._types import JsonObject
 from deniable.cli.printing import AsJson, ChartFile, check_chart, write_chart
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
-from deniable.planning.sections import Section
-from deniable.portfolio.allocation import Allocation
+from deniable.portfolio.allocation import Allocation, WhatIf
 from deniable.portfolio.participation import RealizedRisk, realized_risk
 from deniable.portfolio.rules import RuleOutcome, compare_rules
-from deniable.portfolio.whatif import WhatIf, budget_for_share
-from deniable.portfolio.whatif import what_if as curve_of
-from deniable.portfolio.words import verdict
+from deniable.portfolio.words import next_gain, next_nat, verdict
+from deniable.report.content import Section, section
 from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
@@ -53,9 +51,6 @@ def allocate(
     gap: Annotated[
         float, typer.Option(help="Share of the possible saving that may be missed.")
     ] = 1e-4,
-    time_limit: Annotated[
-        float, typer.Option(help="Seconds after which the best allocation so far is returned.")
-    ] = 10,
     compare: Annotated[bool, typer.Option("--compare", help="Compare with other rules.")] = False,
     what_if: Annotated[
         bool, typer.Option("--what-if", help="Show the optimum for other firm budgets.")
@@ -80,9 +75,9 @@ def allocate(
     chart: ChartFile = None,
 ) -> None:
     """Divide a firm's privacy budget over its experiments, with a proof of how good it is."""
-    from deniable.cli.printing import print_sections
     from deniable.portfolio.allocation import allocate as solve
     from deniable.portfolio.problem import Portfolio
+    from deniable.report.terminal import print_sections
 
     check_chart(chart)
     if out is not None:
@@ -108,9 +103,7 @@ def allocate(
         raise InvalidArgumentError(
             "firm_budget", None, "--firm-budget, a number of nats, 0 or more"
         )
-    found = solve(
-        experiments, firm_budget, regime=regime, reserve=reserve, gap=gap, time_limit=time_limit
-    )
+    found = solve(experiments, firm_budget, regime=regime, reserve=reserve, gap=gap)
     extras = Extras.of(
         found, compare=compare, what_if=what_if, share=share, participation=participation
     )
@@ -157,16 +150,15 @@ class Extras:
         participation: float | None,
     ) -> Extras:
         """Compute what was asked for."""
-        portfolio, regime = found.portfolio, found.regime
         return cls(
             compare_rules(found),
             compare,
-            curve_of(portfolio, regime=regime, n_points=13) if what_if else None,
+            found.what_if(n_points=13) if what_if else None,
             share,
-            None if share is None else budget_for_share(portfolio, share, regime=regime),
+            None if share is None else found.budget_for_share(share),
             None
             if participation is None
-            else realized_risk(portfolio, found.budgets_nano, participation),
+            else realized_risk(found.portfolio, found.budgets_nano, participation),
         )
 
     def to_dict(self) -> JsonObject:
@@ -205,16 +197,15 @@ def allocation_sections(
     """The allocation, told to a person; `assumed` experiments named no segments."""
     total = "expected loss" if found.portfolio.objective == "expected" else "total regret"
     return [
-        Section(
+        section(
             f"{found.portfolio.size:,} experiments, firm budget {found.firm_budget:g}, "
             f"{found.regime} regime, judged by the {_JUDGED[found.portfolio.objective]}",
-            f"{verdict(found, extras.outcomes)} One more nat would save about "
-            f"{found.shadow_value:,.4g} (lambda).",
+            f"{verdict(found, extras.outcomes)} {next_nat(found)}",
         ),
         _experiments(found, rows, assumed),
         _rules(extras, total),
         *_optional(extras, total),
-        Section("Certificate", _certificate(found)),
+        section("Certificate", _certificate(found)),
     ]
 
 
@@ -225,7 +216,8 @@ def _experiments(found: Allocation, rows: int, assumed: int) -> Section:
     expected = found.portfolio.objective == "expected"
     lost = "expected loss" if expected else "regret bound"
     header = ("experiment", "arms", "visitors", "segments", *(("layer",) if layered else ()),
-              "strategy", "budget", lost, "saved", "marginal gain")  # fmt: skip
+              "strategy", "budget", lost, "saved", "next nat saves")  # fmt: skip
+    gains = dict(zip(found.portfolio.ids, next_gain(found), strict=True))
     body = tuple(
         (
             row["id"],
@@ -237,7 +229,7 @@ def _experiments(found: Allocation, rows: int, assumed: int) -> Section:
             f"{row['budget']:.6f}",
             f"{row['regret']:,.0f}",
             f"{row['saved']:,.0f}",
-            f"{row['marginal_gain']:,.4g}",
+            gains[row["id"]],
         )
         for row in shown.iter_rows(named=True)
     )
@@ -250,7 +242,9 @@ def _experiments(found: Allocation, rows: int, assumed: int) -> Section:
     if assumed and found.portfolio.form == "summed":
         name = "experiment names" if assumed == 1 else "experiments name"
         text += f"{assumed:,} {name} no segments: {SEGMENTS} of one size are assumed."
-    return Section("Budgets", text, header, body)
+    if "limit" in gains.values():
+        text += " “limit”: it could use more than it may have."
+    return section("Budgets", text.strip(), header, body)
 
 
 def _rules(extras: Extras, title: str) -> Section:
@@ -271,7 +265,7 @@ def _rules(extras: Extras, title: str) -> Section:
     header = ("rule", title, "saved against zero", "costs", "within the budget")
     words = "; ".join(f"{name}, {kind.at_zero}" for name, kind in STRATEGIES.items())
     text = f"Zero is budget 0 with the best strategy there ({words}); random arms is the paper's sense."
-    return Section("Against other rules", text, header, body)
+    return section("Against other rules", text, header, body)
 
 
 def _optional(extras: Extras, total: str) -> Iterator[Section]:
@@ -284,9 +278,9 @@ def _optional(extras: Extras, total: str) -> Iterator[Section]:
         )
         header = ("firm budget", total, "share of the largest gain", "lambda")
         text = f"Beyond {curve.unlimited_cost:.6g} nats nothing is gained."
-        yield Section("What if", text, header, body)
+        yield section("What if", text, header, body)
     if extras.share_budget is not None:
-        yield Section(
+        yield section(
             "Least budget",
             f"{extras.share_budget:g} nats reach {extras.share:.4g} of what an unlimited firm "
             "budget saves.",
@@ -294,7 +288,7 @@ def _optional(extras: Extras, total: str) -> Iterator[Section]:
     if extras.risk is not None:
         risk = extras.risk
         told = ", ".join(f"{q:.1%} stay at or below {risk.quantile(q):.4g}" for q in QUANTILES)
-        yield Section(
+        yield section(
             "Realized risk",
             f"Worst case {risk.worst_case:.6g} nats, for a visitor who meets every experiment. Of "
             f"visitors who meet this share at random: mean {risk.mean:.4g}; {told}.",
@@ -308,6 +302,5 @@ def _certificate(found: Allocation) -> str:
     return (
         f"{found.certificate} No allocation has {named} below {found.lower_bound:,.3f}; this one has "
         f"{found.total_regret:,.3f} and saves {found.total_saved:,.3f}. "
-        f"{found.nodes} node{'s' if found.nodes > 1 else ''}, {found.seconds * 1000:,.0f} ms."
-        + ("" if found.certified else " Try a larger --time-limit.")
+        f"{found.seconds * 1000:,.0f} ms."
     )

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from deniable.cli.printing import AsJson, ChartFile, check_chart, print_sections, write_chart
+from deniable.cli.printing import AsJson, ChartFile, check_chart, write_chart
 from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import NANO, BrokenPromiseError
+from deniable.report.terminal import print_sections
 
 if TYPE_CHECKING:
     from deniable.audit.firm_report import FirmAudit
-    from deniable.audit.live import LiveAudit
     from deniable.audit.log import LogAudit
     from deniable.audit.report import Audit
-    from deniable.planning.sections import Section
+    from deniable.report.content import Section
 
 Record = Annotated[bool, typer.Option("--record", help="Record the verdict in the ledger.")]
 
@@ -50,7 +50,7 @@ def audit_experiment(
     check_chart(chart)
     if out is not None:
         from deniable.audit.page import experiment_page
-        from deniable.audit.save import check_report_path, save_report
+        from deniable.report.save import check_report_path, save_report
 
         check_report_path(out)
     with opened(store, key_file) as service:
@@ -74,7 +74,7 @@ def audit_experiment(
 def audit_sections(found: Audit) -> list[Section]:
     """The audit, told to a person."""
     from deniable.audit.exact import decimal
-    from deniable.planning.sections import Section
+    from deniable.report.content import section
 
     promise = found.promise
     checks = tuple(
@@ -92,18 +92,18 @@ def audit_sections(found: Audit) -> list[Section]:
         )
         for proof in final.arms
     )
-    words = tuple(Section(check.name.capitalize(), check.statement) for check in found.checks)
+    words = tuple(section(check.name.capitalize(), check.statement) for check in found.checks)
     return [
-        Section(
+        section(
             f"Audit of {promise.name}, {found.made_at:%Y-%m-%d %H:%M} UTC",
-            f"{found.verdict} {promise.strategy.capitalize()} strategy, {promise.stated_grade}, budget "
+            f"{found.verdict} {promise.strategy.capitalize()} strategy, {promise.grade}, budget "
             f"{promise.budget_nano / NANO:g} nats, {len(promise.segments)} segments. {found.power}",
             ("check", "outcome", "p-value"),
             checks,
         ),
-        Section(
+        section(
             f"Exact worst case of each shown arm, {final.n_tables:,} tables published",
-            "By how much seeing the arm can multiply a watcher's odds, cut after 20 digits.",
+            "By how much seeing the arm can multiply a tracker's odds, cut after 20 digits.",
             ("arm", "budget", "worst ratio", "e^budget, from below", "kept"),
             arms,
         ),
@@ -128,7 +128,7 @@ def audit_firm(
     """
     if out is not None:
         from deniable.audit.page import firm_page
-        from deniable.audit.save import check_report_path, save_report
+        from deniable.report.save import check_report_path, save_report
 
         check_report_path(out)
     with opened(store, key_file) as service:
@@ -150,7 +150,7 @@ def audit_firm(
 
 def firm_sections(found: FirmAudit) -> list[Section]:
     """The audit, told to a person."""
-    from deniable.planning.sections import Section
+    from deniable.report.content import section
     from deniable.storage.times import as_datetime
 
     peaks = tuple(
@@ -183,19 +183,19 @@ def firm_sections(found: FirmAudit) -> list[Section]:
     )
     more = len(found.experiments) - len(lines)
     return [
-        Section(
+        section(
             f"Audit of the firm, {found.made_at:%Y-%m-%d %H:%M} UTC",
             f"{found.verdict} {found.commitments:,} commitments followed from the first to the last.",
             ("check", "outcome"),
             tuple((check.name, check.outcome) for check in found.checks),
         ),
-        Section(
+        section(
             "Windows",
             "The most that counted at once in any window, against what was promised then.",
             ("since", "days", "budget", "most", "reached", "kept", "reason"),
             peaks,
         ),
-        Section(
+        section(
             "Experiments",
             f"{more:,} more are in the JSON and in the report." if more else "",
             (
@@ -204,7 +204,7 @@ def firm_sections(found: FirmAudit) -> list[Section]:
             ),
             lines,
         ),
-        *(Section(check.name.capitalize(), check.statement) for check in found.checks),
+        *(section(check.name.capitalize(), check.statement) for check in found.checks),
     ]
 
 
@@ -212,68 +212,6 @@ def _audited(newest: tuple[datetime, bool] | None) -> str:
     if newest is None:
         return "never"
     return f"{newest[0]:%Y-%m-%d} {'kept' if newest[1] else 'NOT kept'}"
-
-
-def audit_live(
-    url: Annotated[str, typer.Argument(help="URL of the service, such as https://host:8000.")],
-    experiment: Annotated[str, typer.Argument(help="The experiment's key.")],
-    api_key: Annotated[
-        str, typer.Option(envvar="DENIABLE_API_KEY", help="API key with the scope `audit`.")
-    ] = "",
-    visitors: Annotated[int, typer.Option(help="Number of canaries per segment.")] = 100_000,
-    segments: Annotated[int, typer.Option(help="Number of listed segments to test.")] = 5,
-    as_json: AsJson = False,
-) -> None:
-    """Send canaries over HTTP to a scratch copy of the experiment, and check the responses.
-
-    The experiment itself is not touched: the copy uses no budget and is removed at the end. The exit
-    status is 0 if the promise is kept, 1 if it is not, and 2 if the audit could not run.
-    """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from deniable.audit.live import audit_live as check
-    from deniable.client.canaries import Canaries
-    from deniable.errors import InvalidArgumentError
-
-    if not api_key:
-        raise InvalidArgumentError(
-            "api_key", "", "a key with the scope `audit`, or DENIABLE_API_KEY"
-        )
-    with (
-        Canaries(url, api_key, experiment) as canaries,
-        Progress(console=Console(stderr=True), transient=True) as bar,
-    ):
-        task = bar.add_task("canaries", total=None)
-        found = check(
-            canaries.copy,
-            canaries,
-            visitors=visitors,
-            most_segments=segments,
-            progress=lambda done, of: bar.update(task, completed=done, total=of),
-        )
-    if as_json:
-        typer.echo(json.dumps({"experiment": experiment, **found.to_dict()}, indent=2))
-    else:
-        print_sections(live_sections(experiment, found))
-    if not found.sound:
-        raise typer.Exit(BROKEN)
-
-
-def live_sections(experiment: str, found: LiveAudit) -> list[Section]:
-    """The audit, told to a person."""
-    from deniable.planning.sections import Section
-
-    checks = tuple((check.name, check.outcome) for check in found.checks)
-    return [
-        Section(
-            f"Live audit of {experiment}",
-            f"{found.verdict} {found.power_in_words}",
-            ("check", "outcome"),
-            checks,
-        ),
-        *(Section(check.name.capitalize(), check.statement) for check in found.checks),
-    ]
 
 
 def audit_log(
@@ -301,13 +239,13 @@ def audit_log(
 
 def log_sections(found: LogAudit) -> list[Section]:
     """The audit, told to a person."""
-    from deniable.planning.sections import Section
+    from deniable.report.content import section
 
     chains = tuple((name, *end.split(":")) for name, end in found.heads.items())
     experiments = tuple(
         (
-            one.key + (" (scratch copy)" if one.scratch else ""),
-            one.promise.stated_grade,
+            one.key,
+            one.promise.grade,
             f"{len(one.promise.tables):,}",
             f"{one.decisions:,}",
             "yes" if one.sound else "NO",
@@ -315,13 +253,13 @@ def log_sections(found: LogAudit) -> list[Section]:
         for one in found.experiments
     )
     words = tuple(
-        Section(f"{one.key}: {check.name}", check.statement)
+        section(f"{one.key}: {check.name}", check.statement)
         for one in found.experiments
         for check in one.checks
         if not one.sound or len(found.experiments) <= 3
     )
     sections = [
-        Section(
+        section(
             "Audit of a log",
             f"{found.verdict} {found.rows:,} rows: {found.commitments:,} commitments, "
             f"{found.decisions:,} decisions, of which {found.closed:,} are closed.",
@@ -331,14 +269,13 @@ def log_sections(found: LogAudit) -> list[Section]:
     ]
     if found.problem is None:
         heads = "Note them somewhere else, and give them back with --head."
-        sections.append(Section("Ends of the chains", heads, ("chain", "length", "hash"), chains))
+        sections.append(section("Ends of the chains", heads, ("chain", "length", "hash"), chains))
     return [*sections, *words]
 
 
 SUBCOMMANDS: dict[str, Callable[..., None]] = {
     "experiment": audit_experiment,
     "firm": audit_firm,
-    "live": audit_live,
     "log": audit_log,
 }
 """What can be audited -> its command."""

@@ -35,7 +35,7 @@ def backup(
             "only SQLite stores are copied: use pg_dump for PostgreSQL, and note the heads that "
             "`deniable ledger verify` prints"
         )
-    opened(store, key_file).close()  # migrated, and the key is the right one
+    opened(store, key_file).close()  # at this version's schema, and the key is the right one
     copy_sqlite(Path(url.removeprefix("sqlite:///")), file)
     copied = SqliteStore(file)
     try:

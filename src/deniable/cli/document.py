@@ -65,7 +65,7 @@ def document(
         experiment, kind, draft=draft or at is not None, number=number, verify=verify, listed=listed
     )
     if out is not None:
-        from deniable.audit.save import check_report_path
+        from deniable.report.save import check_report_path
 
         check_report_path(out, FORMATS)
     with opened(store, key_file) as service:

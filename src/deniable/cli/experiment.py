@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deniable._numbers import whole
 from deniable.cli.printing import AsJson, print_found, print_json
 from deniable.cli.results import print_results
 from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import InvalidArgumentError
-from deniable.strategies import DEFAULT_STRATEGY, table_rules
+from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 if TYPE_CHECKING:
     from deniable.service.drafts import NewArm
@@ -33,22 +35,19 @@ def create(
     segment: Annotated[list[str], typer.Option(help="Name of a segment. Repeat for each segment.")],
     budget: Annotated[float | None, typer.Option(help="Cap on a visitor's risk, in nats.")] = None,
     strategy: Annotated[
-        str, typer.Option(help=f"How tables are made: {', '.join(table_rules())}.")
+        str, typer.Option(help=f"How tables are made: {', '.join(STRATEGIES)}.")
     ] = DEFAULT_STRATEGY,
-    across_time: Annotated[
-        bool,
+    weights: Annotated[
+        str | None,
         typer.Option(
-            "--across-time", help="Make the promise hold across time, if the strategy supports it."
+            help="Weights of the arms in the neutral row, such as 3,1 (joint only; default: equal)."
         ),
-    ] = False,
+    ] = None,
     planned_visitors: Annotated[
         int | None,
         typer.Option(
             help="Planned number of visitors, for reports and for strategies that plan ahead."
         ),
-    ] = None,
-    trace_budget: Annotated[
-        float | None, typer.Option(help="Trace budget in nats (default: none).")
     ] = None,
     layer: Annotated[
         str | None,
@@ -76,12 +75,10 @@ def create(
     with opened(store, key_file) as service:
         created = service.experiments.create(
             key,
-            arms=[_arm(text) for text in arm],
+            arms=_arms(arm, weights),
             segments=segment,
             budget=budget,
             strategy=strategy,
-            across_time=across_time,
-            trace_budget=trace_budget,
             planned_visitors=planned_visitors,
             layer=layer,
             holdout=holdout,
@@ -107,7 +104,7 @@ def start(
 
 @app.command()
 def pause(key: Key, store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
-    """Serve new visitors from the zero row."""
+    """Serve new visitors from the neutral row."""
     with opened(store, key_file) as service:
         _print(service.experiments.pause(key), as_json)
 
@@ -182,9 +179,9 @@ def add_segment(
     key_file: KeyFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Add a segment: it gets the zero row until the next table, then its own row."""
+    """Add a segment: it counts as unlisted until the next table, which has its own row."""
     with opened(store, key_file) as service:
-        told = "Visitors of the new segment get the zero row until the next table."
+        told = "Visitors of the new segment count as unlisted until the next table."
         _print(service.experiments.add_segment(key, segment), as_json, told)
 
 
@@ -199,7 +196,7 @@ def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False)
         ("key", "status", "arms", "segments", "strategy", "budget", "layer", "winner", "started"),
         lambda e: (
             e.key,
-            "exhausted" if e.exhausted and e.status == "running" else e.status,
+            e.status,
             ", ".join(a.key if a.active else f"({a.key})" for a in e.arms),
             len(e.segments),
             f"arm-specific {e.strategy}" if e.arm_specific else e.strategy,
@@ -210,6 +207,16 @@ def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False)
         ),
         as_json=as_json,
     )
+
+
+def _arms(texts: list[str], weights: str | None) -> list[NewArm]:
+    arms = [_arm(text) for text in texts]
+    if weights is None:
+        return arms
+    given = [whole("weights", part, 1) for part in weights.split(",")]
+    if len(given) != len(arms):
+        raise InvalidArgumentError("weights", weights, f"{len(arms)} weights, one for each arm")
+    return [replace(arm, weight=weight) for arm, weight in zip(arms, given, strict=True)]
 
 
 def _arm(text: str) -> NewArm:

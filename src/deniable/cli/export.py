@@ -18,11 +18,9 @@ def export(
     experiment: Annotated[str | None, typer.Argument(help="The experiment's key.")] = None,
     path: Annotated[
         Path | None,
-        typer.Argument(help="FILE.(parquet|csv|jsonl), or .vw with --shape vowpal-wabbit."),
+        typer.Argument(help="FILE.(parquet|csv|jsonl)."),
     ] = None,
-    shape: Annotated[
-        str, typer.Option(help="private, public, open-bandit or vowpal-wabbit.")
-    ] = "private",
+    shape: Annotated[str, typer.Option(help="private, public or open-bandit.")] = "private",
     to: Annotated[
         Path | None,
         typer.Option(help="Write budget, experiments and keys to FILE.toml, for `deniable apply`."),

@@ -21,7 +21,7 @@ def create(
     scope: Annotated[
         list[str],
         typer.Option(
-            help="decide, reward, scores, read, draft, run, audit, privacy or admin. Can be repeated."
+            help="decide, reward, read, draft, run, audit, privacy or admin. Can be repeated."
         ),
     ],
     store: Store = "",

@@ -1,4 +1,4 @@
-"""`deniable leak`: what an exposure log tells a watcher today."""
+"""`deniable leak`: what an exposure log tells a tracker today."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from deniable._numbers import numbers
-from deniable.cli.printing import AsJson, ChartFile, check_chart, print_sections, write_chart
+from deniable.cli.printing import AsJson, ChartFile, check_chart, write_chart
 from deniable.errors import InvalidArgumentError
+from deniable.report.terminal import print_sections
 
 app = typer.Typer(add_completion=False)
 
@@ -48,7 +49,7 @@ def leak(
     chart: ChartFile = None,
     out: Annotated[Path | None, typer.Option(help="Write a report to FILE.html.")] = None,
 ) -> None:
-    """Measure what a watcher that sees the shown variants learns about visitors' segments.
+    """Measure what a tracker that sees the shown variants learns about visitors' segments.
 
     Column names are guessed and printed; name them if the guess is wrong. Needs no service.
     """

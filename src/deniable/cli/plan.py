@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deniable._numbers import numbers, whole
-from deniable.cli.printing import check_chart, print_sections, write_chart
+from deniable.cli.printing import check_chart, write_chart
 from deniable.errors import InvalidArgumentError
+from deniable.report.terminal import print_sections
 from deniable.strategies import STRATEGIES
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from deniable.planning.arm_plan import ArmPlan
     from deniable.planning.plan import Plan
-    from deniable.planning.sections import Section
-    from deniable.planning.trace import TraceCost
+    from deniable.report.content import Section
 
 app = typer.Typer(add_completion=False)
 
@@ -36,7 +30,6 @@ KEYS = (
     "prior",
     "budget",
     "max_belief",
-    "trace_budget",
     "arm_budgets",
     "base_rate",
     "lift",
@@ -63,18 +56,14 @@ def plan(
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(help="A watcher's belief before it sees the arm (default: 0.2)."),
+        typer.Option(help="A tracker's belief before it sees the arm (default: 0.2)."),
     ] = None,
     budget: Annotated[
         float | None,
         typer.Option(help="Privacy budget in nats (default: show a table and recommend one)."),
     ] = None,
     max_belief: Annotated[
-        float | None, typer.Option(help="Maximum belief that a watcher may reach.")
-    ] = None,
-    trace_budget: Annotated[
-        float | None,
-        typer.Option(help="Trace budget in nats; its cost is simulated."),
+        float | None, typer.Option(help="Maximum belief that a tracker may reach.")
     ] = None,
     base_rate: Annotated[
         float | None,
@@ -111,8 +100,7 @@ def plan(
     ] = None,
 ) -> None:
     """Plan the privacy budget of one experiment: its gain, its cost and a recommendation."""
-    from deniable.planning.report import plan_sections, trace_cost_section
-    from deniable.planning.trace import LIFT, RATE
+    from deniable.planning.report import plan_sections
 
     check_chart(chart)
     if source is not None:
@@ -128,13 +116,12 @@ def plan(
             )
         )
         per_day = per_day or kept.get("per_day")
-        prior, budget, max_belief, trace_budget, base_rate, lift, heterogeneity = (
+        prior, budget, max_belief, base_rate, lift, heterogeneity = (
             (float(kept[name]) if name in kept else None) if given is None else given
             for name, given in (
                 ("prior", prior),
                 ("budget", budget),
                 ("max_belief", max_belief),
-                ("trace_budget", trace_budget),
                 ("base_rate", base_rate),
                 ("lift", lift),
                 ("heterogeneity", heterogeneity),
@@ -147,83 +134,44 @@ def plan(
     n_segments = None if segments is None else whole("segments", segments, 1)
     known = {"lift": lift, "heterogeneity": heterogeneity, "per_day": per_day}
     for name, value in known.items():
-        traced = name == "lift" and trace_budget is not None
-        if value is not None and base_rate is None and not traced:
+        if value is not None and base_rate is None:
             raise InvalidArgumentError(name, value, "nothing without --base-rate")
     planned: Plan | ArmPlan
-    costs: tuple[TraceCost, ...] = ()
     if arm_budgets is not None:
         others = {
             "budget": budget,
             "max_belief": max_belief,
             "shares": shares,
-            "trace_budget": trace_budget,
             "base_rate": base_rate,
         }
         planned, sections = _by_arm(arms, arm_budgets, horizon, n_segments, prior, others)
     else:
-        from deniable.expectations.prior import HETEROGENEITY
-        from deniable.expectations.prior import LIFT as USUAL_LIFT
+        from deniable.expectations.prior import HETEROGENEITY, LIFT
         from deniable.planning.plan import plan as plan_experiment
 
         if arms is None:
             raise InvalidArgumentError("arms", None, "a whole number, 2 or more, or --arm-budgets")
-        with _progress() as told:
-            planned = found = plan_experiment(
-                n_arms=whole("arms", arms, 2),
-                horizon=horizon,
-                n_segments=n_segments,
-                shares=None if shares is None else numbers("shares", shares),
-                prior=prior,
-                budget=budget,
-                max_belief=max_belief,
-                trace_budget=trace_budget,
-                base_rate=base_rate,
-                lift=USUAL_LIFT if lift is None else lift,
-                heterogeneity=HETEROGENEITY if heterogeneity is None else heterogeneity,
-                per_day=None if per_day is None else whole("per_day", per_day, 1, 10**12),
-                progress=told,
-            )
-        trace_cost = None
-        if found.trace is not None:
-            rates = (RATE if base_rate is None else base_rate, LIFT if lift is None else lift)
-            costs = found.trace_costs(base_rate=rates[0], lift=rates[1])
-            trace_cost = trace_cost_section(costs, *rates)
-        sections = plan_sections(found, trace_cost)
+        planned = found = plan_experiment(
+            n_arms=whole("arms", arms, 2),
+            horizon=horizon,
+            n_segments=n_segments,
+            shares=None if shares is None else numbers("shares", shares),
+            prior=prior,
+            budget=budget,
+            max_belief=max_belief,
+            base_rate=base_rate,
+            lift=LIFT if lift is None else lift,
+            heterogeneity=HETEROGENEITY if heterogeneity is None else heterogeneity,
+            per_day=None if per_day is None else whole("per_day", per_day, 1, 10**12),
+        )
+        sections = plan_sections(found)
     if as_json:
-        document = planned.to_dict()
-        if costs:
-            document["trace_costs"] = [asdict(cost) for cost in costs]
-        typer.echo(json.dumps(document, indent=2))
+        typer.echo(json.dumps(planned.to_dict(), indent=2))
     else:
         print_sections([section for section in sections if bounds or not section.folded])
         if not bounds and any(section.folded for section in sections):
             typer.echo("--bounds shows regret bounds too, which hold for any click rates.")
     write_chart(planned.chart, chart)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal's standard error, from the first run that is simulated until the last."""
-    bars: list[Progress] = []
-
-    def told(done: int, total: int) -> None:
-        if not bars and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-            columns = (TextColumn("simulated runs"), BarColumn(), MofNCompleteColumn())
-            bars.append(Progress(*columns, console=Console(stderr=True), transient=True))
-            bars[0].add_task("", total=total)
-            bars[0].start()
-        for bar in bars:
-            bar.update(bar.task_ids[0], completed=done)
-
-    try:
-        yield told
-    finally:
-        for bar in bars:
-            bar.stop()
 
 
 def _by_arm(

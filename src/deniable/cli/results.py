@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.printing import AsJson, check_chart, print_json, print_table
+from deniable.cli.printing import AsJson, check_chart, print_json
 from deniable.cli.stores import KeyFile, Store, opened
+from deniable.report.terminal import print_table
 
 if TYPE_CHECKING:
     from altair.typing import ChartType

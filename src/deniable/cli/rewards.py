@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from deniable.cli.printing import AsJson, print_json, print_table
+from deniable.cli.printing import AsJson, print_json
 from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import InvalidArgumentError
+from deniable.report.terminal import print_table
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Import rewards from files.")
 

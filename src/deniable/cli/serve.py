@@ -8,36 +8,52 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deniable.cli.stores import require_expected
-from deniable.errors import InvalidArgumentError
+from deniable.errors import InvalidArgumentError, MigrationNeededError, StoreUnavailableError
 from deniable.service.settings import Settings, flag, load, variable
 
 if TYPE_CHECKING:
-    from deniable.service.http.app import Application, Options
-    from deniable.service.http.server import Inherited
-    from deniable.service.http.tracing import Traced
+    from deniable.service.http.app import Application
+    from deniable.service.http.metrics import Tally
 
 app = typer.Typer(add_completion=False)
 
 
 def serve(**flags: object) -> None:
-    """Serve decisions over HTTP, on SQLite or PostgreSQL, in one process or several.
+    """Serve decisions over HTTP, on SQLite or PostgreSQL, in one worker process or several.
 
     SIGTERM ends it without losing anything that was acknowledged.
     """
     from deniable.service.http import server
 
-    inherited = server.inherited()
-    settings = load(flags)
-    if inherited is not None:
-        _serve_as_worker(settings, inherited)
-    elif settings.demo and settings.workers > 1:
-        raise InvalidArgumentError("workers", settings.workers, "1 with --demo")
-    elif settings.demo:
-        _serve_demo(settings)
-    elif settings.workers > 1:
-        _serve_workers(settings)
-    else:
-        _serve_one(settings)
+    settings = server.with_free_port(load(flags))
+    if settings.demo:
+        if settings.workers > 1:
+            raise InvalidArgumentError("workers", settings.workers, "1 with --demo")
+        if settings.only != "everything":
+            raise InvalidArgumentError("only", settings.only, "everything with --demo")
+        server.serve(settings, demo_application)
+        return
+    if settings.store == "memory:" and settings.workers > 1:
+        raise InvalidArgumentError(
+            "workers", settings.workers, "1 with memory:, which processes cannot share"
+        )
+    _check_store(settings)
+    processes = f" with {settings.workers} processes" if settings.workers > 1 else ""
+    typer.echo(f"Deniable answers on {server.address(settings)}{processes}")
+    server.serve(settings, application)
+
+
+def _check_store(settings: Settings) -> None:
+    """Report a store that cannot be opened. Workers wait for one that is down or not migrated."""
+    from deniable.service.http import server
+
+    try:
+        require_expected(settings)
+        server.open_service(settings).close()
+    except (StoreUnavailableError, MigrationNeededError) as error:
+        if not settings.store.startswith("postgres") and isinstance(error, StoreUnavailableError):
+            raise
+        typer.echo(f"Deniable waits for its store: {error}", err=True)
 
 
 def _parameters() -> list[inspect.Parameter]:
@@ -61,10 +77,13 @@ serve.__signature__ = inspect.Signature(_parameters())  # type: ignore[attr-defi
 app.command()(serve)
 
 
-def application(settings: Settings, options: Options) -> Application | Traced:
+def application(settings: Settings, tally: Tally) -> Application:
     """The application on the store of the settings, pages included."""
+    from deniable.service.http import server
     from deniable.service.http.app import create_app
-    from deniable.service.http.server import open_service
+
+    if settings.only == "decide":
+        return create_app(server.open_when_available(settings), server.options_of(settings, tally))
     from deniable.web.access import TrustedProxy
     from deniable.web.pages import mount
 
@@ -73,64 +92,32 @@ def application(settings: Settings, options: Options) -> Application | Traced:
         from deniable.service.webhook import Webhook, checked_url
 
         checked_url(settings.webhook_url)
-    provider = None
-    if settings.traces:
-        from deniable.service.http.tracing import Traced, otlp_provider
-
-        provider = otlp_provider()
-    service = open_service(settings)
-    app = mount(create_app(service, options), proxy=proxy)
+    service = server.open_when_available(settings)
+    app = mount(create_app(service, server.options_of(settings, tally)), proxy=proxy)
     if settings.webhook_url:
         app.companions.append(Webhook(service, settings.webhook_url))
         app.api.state.webhook = True
-    return app if provider is None else Traced(app, provider)
+    return app
 
 
-def _serve_as_worker(settings: Settings, inherited: Inherited) -> None:
-    from deniable.service.http import server
-
-    app = application(settings, server.options_of(settings, inherited.tally))
-    server.serve(app, settings, inherited.sock, inherited.lifeline)
-
-
-def _serve_one(settings: Settings) -> None:
-    from deniable.service.http import server
-
-    require_expected(settings)
-    sock = server.listening_socket(settings)
-    app = application(settings, server.options_of(settings))
-    typer.echo(f"Deniable answers on {server.address(sock)}")
-    server.serve(app, settings, sock)
-
-
-def _serve_workers(settings: Settings) -> None:
-    from deniable.service.http import server
-
-    require_expected(settings)
-    sock = server.listening_socket(settings)
-    server.open_service(settings).close()  # a store that cannot be opened is reported once, here
-    typer.echo(f"Deniable answers on {server.address(sock)} with {settings.workers} processes")
-    server.supervise(settings, sock)
-
-
-def _serve_demo(settings: Settings) -> None:
+def demo_application(settings: Settings, tally: Tally) -> Application:
+    """The application on a made-up firm, whose visitors are simulated."""
     from deniable.service import demo, demo_history
     from deniable.service.http import server
     from deniable.service.http.app import create_app
+    from deniable.web.monitor import Monitor
     from deniable.web.pages import mount
-    from deniable.web.watcher import Watcher
 
-    sock = server.listening_socket(settings)
     service = demo_history.opened(
         lambda: server.open_service(settings),
-        watching=lambda service: Watcher(service).sample,
+        watching=lambda service: Monitor(service).sample,
         told=lambda: typer.echo(
             "A made-up firm lives through its first month: a few seconds ...", err=True
         ),
     )
     secret = demo.prepare(service)
     app = mount(
-        create_app(service, server.options_of(settings)),
+        create_app(service, server.options_of(settings, tally)),
         demo=True,
         demo_key=secret if demo.only_demo(service) else "",
     )
@@ -140,7 +127,8 @@ def _serve_demo(settings: Settings) -> None:
         watched=lambda: app.api.state.seen_at,
         experiments=demo.LIVE,
     )
-    here = server.address(sock)
+    app.companions.append(simulator)
+    here = server.address(settings)
     typer.echo(
         f"Deniable answers on {here}\n"
         "DEMO: a made-up firm, eight experiments, simulated visitors. Nothing here is real.\n"
@@ -151,8 +139,4 @@ def _serve_demo(settings: Settings) -> None:
         '    --json \'{"visitor": "me", "segment": "returning"}\'\n'
         "Ctrl-C ends it."
     )
-    simulator.start()
-    try:
-        server.serve(app, settings, sock)
-    finally:
-        simulator.end()
+    return app

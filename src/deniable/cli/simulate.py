@@ -12,8 +12,9 @@ import typer
 from deniable._extras import require
 from deniable._numbers import numbers, whole
 from deniable._types import JsonObject
-from deniable.cli.printing import check_chart, print_table
+from deniable.cli.printing import check_chart
 from deniable.errors import InvalidArgumentError
+from deniable.report.terminal import print_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,9 +41,9 @@ def simulate(
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated list of constant, dynamic, joint, joint-across-time, arm-constant, "
+            help="Comma-separated list of constant, dynamic, joint, arm-constant, "
             "arm-dynamic, pooled, best-private, epsilon-greedy, gittins, thompson, "
-            "thompson-response, thompson-gate, ucb, ucb-response, ucb-gate, random, perfect."
+            "thompson-response, ucb, ucb-response, random, perfect."
         ),
     ] = None,
     budget: Annotated[
@@ -58,9 +59,6 @@ def simulate(
             help="When private policies learn: visitor (after every visitor) or service "
             "(from table to table)."
         ),
-    ] = None,
-    trace_budget: Annotated[
-        float | None, typer.Option(help="Trace budget of private policies, in nats.")
     ] = None,
     repetitions: Annotated[
         int | None, typer.Option(help="Independent runs of each policy.")
@@ -95,7 +93,6 @@ def simulate(
     workers: Annotated[
         int | None, typer.Option(help="Number of worker processes (default: one per CPU core).")
     ] = None,
-    dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.")] = None,
     resume: Annotated[
         Path | None,
         typer.Option(help="Folder to keep finished work in and to resume from."),
@@ -105,27 +102,26 @@ def simulate(
     require("numba", extra="simulate")
     require("polars", extra="simulate")
     flags: JsonObject = {
-        "rates": _listed("rates", rates),
+        "rates": _numbers("rates", rates),
         "visitors": None if visitors is None else whole("visitors", visitors),
         "policies": policies.split(",") if policies is not None else None,
-        "budget": _listed("budget", budget),
-        "budgets": _listed("budgets", budgets),
+        "budget": _numbers("budget", budget),
+        "budgets": _numbers("budgets", budgets),
         "discount": discount,
         "publishing": publishing,
-        "trace_budget": trace_budget,
         "repetitions": repetitions,
         "seed": seed,
         "kernel": kernel,
         "common_random_numbers": common or None,
         "delay": delay,
-        "values": _one_or_more(_listed("values", values)),
+        "values": _one_or_more(_numbers("values", values)),
         "value_spread": value_spread,
     }
     chosen = _scenario(scenario, {key: value for key, value in flags.items() if value is not None})
     if out is not None and out.suffix != ".parquet":
         raise InvalidArgumentError("out", str(out), "a file name that ends in .parquet")
     check_chart(chart)
-    result = _run(chosen, workers, dask, resume, curves=chart is not None)
+    result = _run(chosen, workers, resume, curves=chart is not None)
     if out is not None:
         result.frame.write_parquet(out)
     if chart is not None:
@@ -148,21 +144,19 @@ def _scenario(path: Path | None, flags: JsonObject) -> Scenario:
 
 
 def _run(
-    scenario: Scenario, workers: int | None, dask: str | None, resume: Path | None, *, curves: bool
+    scenario: Scenario, workers: int | None, resume: Path | None, *, curves: bool
 ) -> SimulationResult:
     from contextlib import ExitStack
 
     from deniable.simulation.run import (
         Progress,
         compiling_notice,
-        dask_executor,
         no_progress,
         progress_bar,
     )
     from deniable.simulation.run import simulate as run
 
     with ExitStack() as stack:
-        executor = stack.enter_context(dask_executor(dask))
         progress: Progress = no_progress
         notice = compiling_notice(scenario.environment, scenario.policies, scenario.kernel)
         if sys.stderr.isatty():
@@ -176,7 +170,6 @@ def _run(
             seed=scenario.seed,
             checkpoints=scenario.checkpoints or (_curve(scenario) if curves else ()),
             kernel=scenario.kernel,
-            executor=executor,
             workers=workers,
             progress=progress,
             folder=resume,
@@ -243,7 +236,7 @@ def _rounded(value: float) -> float:
     return round(value) if abs(value) >= 1000 else round(value, 1)
 
 
-def _listed(argument: str, text: str | None) -> list[float] | None:
+def _numbers(argument: str, text: str | None) -> list[float] | None:
     return None if text is None else numbers(argument, text)
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable.cli.printing import AsJson, print_json, print_table
+from deniable.cli.printing import AsJson, print_json
 from deniable.cli.stores import KeyFile, Store, opened
+from deniable.report.terminal import print_table
 
 if TYPE_CHECKING:
     from deniable.analysis.summary import ExperimentSummary
@@ -46,7 +47,7 @@ def status(
 
 
 def _print_all(service: Deniable, firm: Firm, as_json: bool) -> None:
-    counted = [(e, service.experiments.counts(e.key)) for e in service.experiments.all()]
+    counted = [(e, service.experiments.released_counts(e.key)) for e in service.experiments.all()]
     if as_json:
         found = [
             {

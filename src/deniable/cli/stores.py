@@ -40,13 +40,18 @@ KeyFile = Annotated[
 def opened(store: str, key_file: str) -> Deniable:
     """The service on this store, which must be there: only `init` and `serve` make one."""
     settings = settings_of(store, key_file)
+    require_store(settings)
+    return _open(settings)
+
+
+def require_store(settings: Settings) -> None:
+    """Refuse a store that is not there."""
     if not exists(settings.store):
         shown = settings.store.split("@")[-1]
         raise WrongStateError(
             f"there is no store at {shown}: set --store, DENIABLE_STORE or DENIABLE_CONFIG, "
             "or create one with `deniable init`"
         )
-    return _open(settings)
 
 
 def made(store: str, key_file: str, *, accept_empty: bool) -> Deniable:

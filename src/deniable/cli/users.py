@@ -6,8 +6,9 @@ from typing import Annotated, cast
 
 import typer
 
-from deniable.cli.printing import AsJson, print_found, print_json, print_table
+from deniable.cli.printing import AsJson, print_found, print_json
 from deniable.cli.stores import KeyFile, Store, opened, settings_of
+from deniable.report.terminal import print_table
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Manage people, their roles and sessions."

@@ -5,8 +5,8 @@ Every call can be repeated safely: a visitor's decision is stored once, and a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ import httpx2 as httpx
 
 from deniable._types import JsonObject
 from deniable.errors import DeniableError
-from deniable.storage.records import Decision, GateReport
+from deniable.storage.records import Decision
 
 T = TypeVar("T")
 
@@ -42,7 +42,6 @@ class Call(Generic[T]):
     path: str
     body: JsonObject
     read: Callable[[Any], T]
-    method: str = "POST"
 
 
 def decide(experiment: str, visitor: str, segment: str | None) -> Call[Decision]:
@@ -78,14 +77,6 @@ def stored(visitor: str) -> Call[dict[str, Decision]]:
     """Request the visitor's stored decisions, by experiment. Never draws."""
     body = {"context": {"targetingKey": visitor}}
     return Call("/ofrep/v1/evaluate/flags", body, _flags)
-
-
-def put_scores(
-    experiment: str, scores: Mapping[str, Mapping[str, float]], kind: str
-) -> Call[GateReport]:
-    """Send a model's scores, by segment and arm."""
-    path = f"/v1/experiments/{quote(experiment, safe='')}/scores"
-    return Call(path, {"kind": kind, "scores": scores}, _report, method="PUT")
 
 
 def answer(call: Call[T], response: httpx.Response) -> T:
@@ -138,10 +129,6 @@ def _flags(found: JsonObject) -> dict[str, Decision]:
         flag["key"]: Decision(flag["metadata"]["decision"], flag["variant"])
         for flag in found["flags"]
     }
-
-
-def _report(found: JsonObject) -> GateReport:
-    return GateReport(**{field.name: found[field.name] for field in fields(GateReport)})
 
 
 def _nothing(_found: object) -> None:

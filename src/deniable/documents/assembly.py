@@ -1,33 +1,24 @@
-"""Makes a document of each kind from the facts: cover, specific sections, and how to check it."""
+"""Makes a document of each kind from the facts and its template."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import TypeAlias
 
-from deniable.documents import words
-from deniable.documents.content import Document, Field, Paragraph, Section
-from deniable.documents.dpia import dpia
-from deniable.documents.facts import Facts, Ledger, facts_of
-from deniable.documents.kinds import record, registry, statement
+from deniable.documents.content import Document
+from deniable.documents.facts import Ledger, facts_of
+from deniable.documents.source import parsed, rendered
 from deniable.errors import InvalidArgumentError, WrongStateError
 
-_Maker: TypeAlias = Callable[[Facts], tuple[str, tuple[Section, ...]]]
-
-KINDS: dict[str, tuple[str, _Maker]] = {
-    "statement": ("Statement of privacy", statement),
-    "dpia": ("Annex to an impact assessment", dpia),
-    "registry": ("Entry for a public register", registry),
-    "record": ("Record of processing", record),
+KINDS = {
+    "statement": "Statement of privacy",
+    "dpia": "Annex to an impact assessment",
+    "registry": "Entry for a public register",
+    "record": "Record of processing",
 }
-"""Kind -> its name for people, and the function that makes its title and sections."""
-
-CHECKING = "How to check this document"
-"""The heading of every document's last section."""
+"""Kind, which is also the name of its template -> its name for people."""
 
 BEFORE_THE_START = ("dpia",)
 """Kinds that apply to drafts: an assessment precedes the processing."""
@@ -71,21 +62,13 @@ def document_of(ledger: Ledger, issue: Issue, *, planned: bool = False) -> Docum
         WrongStateError: the experiment was never started, but the kind requires it.
     """
     facts = facts_of(ledger, issue.at)
-    name, make = KINDS[checked_kind(issue.kind)]
+    name = KINDS[checked_kind(issue.kind)]
     if facts.started is None and issue.kind not in BEFORE_THE_START and not planned:
         raise WrongStateError(
             f"experiment {facts.key!r} was never started: there is no {name.lower()} of a draft"
         )
-    title, sections = make(facts)
-    cover = (
-        Field("Document", name),
-        Field("Firm", issue.firm, "name of the firm"),
-        Field("Number", issue.number or "none: a draft, not issued"),
-        Field("Issued" if issue.number else "Made", words.moment(facts.at)),
-        Field("Experiment", facts.key),
-        Field("Period", words.period(facts)),
-    )
-    closing = _closing(facts, issue)
+    text = rendered(issue.kind, {"facts": facts, "issue": issue, "kind": name})
+    title, cover, sections = parsed(text)
     return Document(
         kind=issue.kind,
         title=title,
@@ -93,46 +76,17 @@ def document_of(ledger: Ledger, issue: Issue, *, planned: bool = False) -> Docum
         height=ledger.height,
         head=ledger.head,
         cover=cover,
-        sections=(*sections, closing),
-    )
-
-
-def _closing(facts: Facts, issue: Issue) -> Section:
-    made = (
-        "Every figure in this document follows from the firm's ledger up to its entry "
-        f"{facts.height:,}, whose hash is {facts.head}."
-    )
-    if not issue.number:
-        return Section(
-            CHECKING,
-            (
-                Paragraph(
-                    f"{made} This is a draft: it has no number, and the ledger does not know it."
-                ),
-            ),
-        )
-    return Section(
-        CHECKING,
-        (
-            Paragraph(
-                f"{made} Issuing it is an entry of the ledger as well, by "
-                f"{words.name(issue.actor)}, with the hashes of its HTML and Markdown."
-            ),
-            Paragraph(
-                f"A copy comes from: deniable document --number {issue.number} --out copy.html. A "
-                "file is compared with the ledger by: deniable document --verify copy.html."
-            ),
-        ),
+        sections=sections,
     )
 
 
 @cache
 def layout() -> str:
-    """Identify the wording and appearance of a release, by a hash of this package's files."""
+    """Identify the wording and appearance of a release, by a hash of the files that make it."""
     found = sha256()
-    package = files("deniable.documents")
-    for folder in (package, package / "templates"):
+    packages = files("deniable.documents"), files("deniable.report")
+    for folder in (folder for package in packages for folder in (package, package / "templates")):
         for file in sorted(folder.iterdir(), key=lambda one: one.name):
-            if file.name.endswith((".py", ".html", ".css")):
+            if file.name.endswith((".py", ".html", ".css", ".md")):
                 found.update(file.name.encode() + b"\0" + file.read_bytes())
     return found.hexdigest()[:16]

@@ -26,7 +26,7 @@ class Share:
     """An experiment's share of the firm's budget.
 
     Attributes:
-        key: the experiment; empty for a debit of a restored or older store.
+        key: the experiment; empty for a debit of a restored store.
         nano: the amount.
         layer: its layer, or None.
         until: when it stops counting; None while it runs or is paused.
@@ -95,7 +95,6 @@ class Facts:
         created: when the draft was created.
         started: the first start; None for a draft.
         stopped: when it stopped; None while it has not.
-        settled: when a band was fixed after the start; None if there is none (yet).
         decisions: number of decisions stored when the newest table was published.
         erased: number of decisions of erased visitors.
         purges: number of purges of old visitors.
@@ -114,7 +113,6 @@ class Facts:
     created: datetime
     started: datetime | None
     stopped: datetime | None
-    settled: datetime | None
     decisions: int
     erased: int
     purges: int
@@ -129,6 +127,27 @@ class Facts:
         return self.told.key
 
     @property
+    def changes(self) -> Mapping[int, tuple[str, str]]:
+        """Version -> the arm that began it, and whether it was switched off or added."""
+        off = {since: (arm, "switched off") for arm, since in self.switched_off.items()}
+        return off | {since: (arm, "added") for arm, since in self.added.items()}
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """All arms, with a note at those that are switched off."""
+        return tuple(key if on else f"{key} (switched off)" for key, _, on in self.told.arms)
+
+    @property
+    def own_budgets(self) -> bool:
+        """Whether arms have different budgets."""
+        return len(set(self.promise.budgets_nano)) > 1
+
+    @property
+    def kept(self) -> bool:
+        """Whether every version keeps its budgets."""
+        return all(proof.holds for proof in self.proofs)
+
+    @property
     def tables(self) -> int:
         """Number of published tables."""
         return len(self.promise.tables)
@@ -139,11 +158,6 @@ class Facts:
         if self.told.slots is None:
             return 1.0
         return int.from_bytes(self.told.slots, "little").bit_count() / SLOTS
-
-    @property
-    def cost_nano(self) -> int:
-        """Cost to the firm's budget: the budget plus the trace budget."""
-        return self.told.budget_nano + (self.told.trace_nano or 0)
 
 
 @dataclass(frozen=True)
@@ -188,11 +202,6 @@ def facts_of(ledger: Ledger, at: int) -> Facts:
         table.number: table
         for table in (promised_table(entry) for entry in mine if entry.kind == "table")
     }
-    settled = [
-        chained[table.number].recorded_at
-        for table in ledger.tables
-        if table.version == told.version and table.floors is not None
-    ]
     forgot = [entry for entry in mine if entry.kind in ("erase", "purge")]
     return Facts(
         height=ledger.height,
@@ -202,9 +211,8 @@ def facts_of(ledger: Ledger, at: int) -> Facts:
         told=told,
         proofs=exact_proof(promise, replay=False),
         created=as_datetime(mine[0].recorded_at),
-        started=_time_of(mine, "start", "started_at"),
-        stopped=_time_of(mine, "stop", "stopped_at"),
-        settled=as_datetime(min(settled)) if promise.late and settled else None,
+        started=_time_of(mine, "start"),
+        stopped=_time_of(mine, "stop"),
         decisions=max((table.decisions for table in chained.values()), default=0),
         erased=sum(entry.detail["decisions"] for entry in forgot),
         purges=sum(entry.kind == "purge" for entry in forgot),
@@ -219,13 +227,11 @@ def facts_of(ledger: Ledger, at: int) -> Facts:
     )
 
 
-def _time_of(entries: Sequence[Entry], kind: str, migrated: str) -> datetime | None:
-    """Return when it first happened; `migrate` covers entries from before migration 0004."""
+def _time_of(entries: Sequence[Entry], kind: str) -> datetime | None:
+    """Return when it first happened."""
     for entry in entries:
         if entry.kind == kind:
             return as_datetime(entry.recorded_at)
-        if entry.kind == "migrate" and entry.detail.get(migrated) is not None:
-            return as_datetime(entry.detail[migrated])
     return None
 
 

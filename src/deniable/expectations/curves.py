@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -182,17 +182,3 @@ def read_curve(stored: JsonObject) -> Curve:
 
 def _rounded(values: FloatArray) -> list[float]:
     return [float(f"{value:.6g}") for value in values.tolist()]
-
-
-def product_degrees(most: float, weights: Sequence[float], highest: int) -> NDArray[np.int64]:
-    """Degrees of all terms whose weighted total is at most `most`, each up to `highest`."""
-    found: list[tuple[int, ...]] = [()]
-    for weight in weights:
-        found = [
-            (*left, degree)
-            for left in found
-            for degree in range(highest + 1)
-            if sum(w * d for w, d in zip(weights, left, strict=False)) + weight * degree
-            <= most + 1e-9
-        ]
-    return np.array(found, np.int64)

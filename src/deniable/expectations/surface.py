@@ -11,7 +11,7 @@ strategies with a schedule, the best private table for those without, and sqrt(v
 one bandit for everybody; visitors before the first table see random arms in any case. Strategies
 without a schedule are that bandit at budget 0; with any budget N is its network plus one of their own
 (`Start`), which is not 0 at the smallest budgets: they leave fewer random arms behind. N is a small
-network, fitted to runs of the simulator at random priors; ``python -m deniable.studies.surface`` writes
+network, fitted to runs of the simulator at random priors; ``python -m research surface`` writes
 `surface.json`. So is the spread of the clicks lost, by polynomials: their 10% and 90% quantiles over the
 prior, relative to the mean.
 """

@@ -45,7 +45,7 @@ class DrawEvidence:
         arms: each arm being shown too often or too rarely, in each segment and, in the last row, in
             all of them, (J + 1, K).
         favourites: the most likely arms of each table being shown too often or too rarely, in the
-            same rows, (J + 1,). Too often would reveal more to a watcher than promised.
+            same rows, (J + 1,). Too often would reveal more to a tracker than promised.
     """
 
     log_e_value: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from deniable._formatting import listed
 from deniable.inference.verdict import Undecided, Verdict
 
 
@@ -64,13 +65,13 @@ def sentences(found: Verdict, *, cap: float | None = None, stopped: bool = False
     elif open_still:
         said.append(_when_decided(open_still))
     if stuck and not stopped:
-        said.append(f"No winner will be found for {_listed(stuck)} while the table stays as it is.")
+        said.append(f"No winner will be found for {listed(stuck)} while the table stays as it is.")
     said += [
         f"{_capital(arm)} has retired for {segment}; its comparisons there have stopped."
         for arm, segment in found.retired
     ]
     if found.too_early:
-        said.append(f"Too early to say anything for {_listed(found.too_early)}.")
+        said.append(f"Too early to say anything for {listed(found.too_early)}.")
     return said
 
 
@@ -125,12 +126,12 @@ def _who_won(found: Verdict, unit: Unit) -> str:
     number = {1: "One winner", 2: "Two winners", 3: "Three winners"}.get(
         len(places), f"{len(places)} winners"
     )
-    return f"{number}: {', '.join(f'{arm} for {_listed(where)}' for arm, where in places.items())}."
+    return f"{number}: {', '.join(f'{arm} for {listed(where)}' for arm, where in places.items())}."
 
 
 def _undecided(undecided: Sequence[Undecided]) -> str:
     places = tuple(dict.fromkeys(str(item.lift.segment) for item in undecided))
-    return f"Undecided for {_listed(places)}"
+    return f"Undecided for {listed(places)}"
 
 
 def _when_decided(undecided: Sequence[Undecided]) -> str:
@@ -153,7 +154,3 @@ def _known(value: float) -> float:
 
 def _capital(name: str) -> str:
     return name[:1].upper() + name[1:]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

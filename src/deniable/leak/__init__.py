@@ -1,1 +1,1 @@
-"""What a watcher learns today, measured from the exposure logs of any tool, without the service."""
+"""What a tracker learns today, measured from the exposure logs of any tool, without the service."""

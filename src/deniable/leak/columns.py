@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from deniable._formatting import listed
 from deniable.errors import InvalidArgumentError
 
 REQUIRED = ("segment", "variant")
@@ -167,7 +168,7 @@ def find_columns(
     for role, column in named.items():
         parts = column.split(",") if role == "segment" else [column]
         if column != NOTHING and not all(_exists(part, header) for part in parts):
-            raise InvalidArgumentError(role, column, f"a column of the file: {_listed(header)}")
+            raise InvalidArgumentError(role, column, f"a column of the file: {_names(header)}")
     taken = {part for column in named.values() for part in column.split(",")}
     objects = {key.partition(".")[0] for key in keys}
     free = {_plain(name): name for name in reversed(header) if name not in taken | objects}
@@ -187,7 +188,7 @@ def find_columns(
                 role,
                 named.get(role),
                 f"--{role} with one of the file's columns, none of which has a name that fits: "
-                f"{_listed([*(name for name in header if name in free.values()), *keys])}",
+                f"{_names([*(name for name in header if name in free.values()), *keys])}",
             )
     columns = Columns(**found, given=frozenset(named))  # type: ignore[arg-type]
     seen: dict[str, str] = {}
@@ -217,7 +218,6 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _listed(header: Sequence[str], most: int = 20) -> str:
-    """Format the header for a message, truncated if it is long."""
-    more = f" and {len(header) - most} more" if len(header) > most else ""
-    return ", ".join(name[:40] for name in header[:most]) + more
+def _names(header: Sequence[str]) -> str:
+    """Format a header for a message."""
+    return listed([name[:40] for name in header], 20)

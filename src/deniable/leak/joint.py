@@ -1,6 +1,6 @@
 """What all experiments together reveal about one visitor.
 
-A watcher that recognises a visitor multiplies the evidence of each shown variant. Given the
+A tracker that recognises a visitor multiplies the evidence of each shown variant. Given the
 segment, draws of different experiments are assumed to be independent, which holds if each
 experiment hashes or draws separately. So log likelihoods add up over the experiments that a visitor
 met, and so do their limits.
@@ -45,7 +45,7 @@ class JointBelief:
 
 
 @dataclass(frozen=True)
-class Joint:
+class CombinedLeak:
     """All experiments together.
 
     Attributes:
@@ -73,7 +73,7 @@ class Joint:
 
 def measure_jointly(
     files: VisitorFiles, tally: Tally, leaks: Sequence[ExperimentLeak], alpha: float
-) -> Joint | None:
+) -> CombinedLeak | None:
     """Combine each visitor's experiments; None if no visitor met two, or one half is empty.
 
     Args:
@@ -203,12 +203,12 @@ class _Sums:
         place = np.bincount(segment * _BELIEF_BINS + bins, minlength=self._beliefs.size)
         self._beliefs += place.reshape(self._beliefs.shape)
 
-    def result(self, segments: Sequence[str], alpha: float) -> Joint | None:
+    def result(self, segments: Sequence[str], alpha: float) -> CombinedLeak | None:
         """Return the figures; None if no visitor met two experiments, or there is no one to test on."""
         tried = float(self._tried.sum())
         if not self._met_several or not tried:
             return None
-        return Joint(
+        return CombinedLeak(
             visitors=self._visitors,
             left_out=self._left_out,
             met_mean=self._met / self._visitors,

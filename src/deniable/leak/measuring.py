@@ -1,4 +1,4 @@
-"""What one experiment reveals to a watcher: odds ratios, beliefs and guesses, with exact limits.
+"""What one experiment reveals to a tracker: odds ratios, beliefs and guesses, with exact limits.
 
 With n(s, a) visitors of segment s who were shown variant a, the probability of a given s is a
 binomial share of n(s, .), and the belief in s after a is a binomial share of n(., a). The limits
@@ -47,7 +47,7 @@ class VariantLeak:
 
 @dataclass(frozen=True)
 class SegmentBelief:
-    """A watcher's belief in a segment, before and after the most revealing variant."""
+    """A tracker's belief in a segment, before and after the most revealing variant."""
 
     segment: str
     before: float
@@ -84,7 +84,7 @@ class ExperimentLeak:
         ratio: the worst odds ratio over all variants and pairs of segments.
         variants: variants, the strongest proof first.
         beliefs: beliefs by segment, in the order of the names.
-        guesses: how well a watcher guesses; None if half of the log is empty.
+        guesses: how well a tracker guesses; None if half of the log is empty.
     """
 
     experiment: str

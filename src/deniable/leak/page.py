@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from deniable._formatting import percent
 from deniable.charts.leak import budget_beliefs, budget_costs, people_picture, ratio_chart
 from deniable.charts.save import chart_svg
 from deniable.leak import words
 from deniable.leak.report import Leak
+from deniable.report.content import Bullets, Figures, Paragraph, Section
+from deniable.report.html import Page, page_html
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _ROWS = 25
 _WIDTH = 400
@@ -15,57 +22,68 @@ _WIDTH = 400
 
 def report_page(leak: Leak) -> str:
     """Return the whole page."""
-    from jinja2 import Environment
-
-    template = (files("deniable.leak") / "report.html").read_text(encoding="utf-8")
-    page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
-    budgets = words.budget_points(leak)
-    return page.render(
-        leak=leak,
-        size=words.size_words(leak),
+    title = f"What {leak.file} tells a tracker"
+    page = Page(
+        title=title,
+        byline=words.size_words(leak),
         headline=words.headline(leak),
-        figures=_figures(leak),
-        people=[
-            {
-                "words": caption,
-                "segment": name,
-                "svg": chart_svg(
-                    people_picture(before, after, name, words=caption), f"people{i}-", caption
+        tone="",
+        warning="For people of the firm only: this page names segments and what gives them away.",
+        figures=tuple(_figures(leak)),
+        sections=(
+            _people(leak),
+            words.beliefs_section(leak.worst, _ROWS),
+            words.variants_section(leak, _ROWS).illustrated(_ratios(leak)),
+            *([words.experiments_section(leak, _ROWS)] if len(leak.experiments) > 1 else []),
+            *words.joint_sections(leak, _ROWS),
+            words.budgets_section(leak).illustrated(*_budget_charts(leak)),
+            Section(
+                "How to read this",
+                (
+                    Bullets(tuple(words.notes(leak))),
+                    words.columns_table(leak),
+                    Paragraph(f"Made with: deniable leak {leak.file}"),
                 ),
-            }
-            for i, (name, before, after, caption) in enumerate(words.belief_pictures(leak))
-        ],
-        beliefs=words.beliefs_section(leak.worst, _ROWS),
-        variants=words.variants_section(leak, _ROWS),
-        ratios=chart_svg(
-            ratio_chart(words.ratio_spans(leak), width=2 * _WIDTH),
-            "ratios-",
-            "Odds ratios of the variants that tell most, with limits",
-        ),
-        budgets=words.budgets_section(leak),
-        bound=chart_svg(
-            budget_beliefs(
-                budgets.budgets,
-                segment=budgets.segment,
-                before=budgets.before,
-                today=budgets.today,
-                width=_WIDTH,
             ),
-            "bound-",
-            "The largest belief under each budget",
         ),
-        costs=chart_svg(
-            budget_costs(budgets.costs, reward=leak.reward_word, width=_WIDTH),
-            "costs-",
-            f"Change in {leak.reward_word} under each budget",
-        )
-        if budgets.costs
-        else None,
-        experiments=words.experiments_section(leak, _ROWS),
-        joint=words.joint_sections(leak, _ROWS),
-        columns=words.columns_table(leak),
-        notes=words.notes(leak),
     )
+    return page_html(page)
+
+
+def _people(leak: Leak) -> Section:
+    drawn = [
+        chart_svg(people_picture(before, after, name, words=caption), f"people{i}-", caption)
+        for i, (name, before, after, caption) in enumerate(words.belief_pictures(leak))
+    ]
+    key = (
+        "Black: placed in the segment before. Red: added once the variant was seen. Grey: everybody "
+        "else."
+    )
+    blocks = (Figures(tuple(drawn)), Paragraph(key))
+    return Section("Before and after, out of 100 visitors", blocks)
+
+
+def _ratios(leak: Leak) -> Markup:
+    return chart_svg(
+        ratio_chart(words.ratio_spans(leak), width=2 * _WIDTH),
+        "ratios-",
+        "Odds ratios of the variants that tell most, with limits",
+    )
+
+
+def _budget_charts(leak: Leak) -> Iterator[Markup]:
+    budgets = words.budget_points(leak)
+    beliefs = budget_beliefs(
+        budgets.budgets,
+        segment=budgets.segment,
+        before=budgets.before,
+        today=budgets.today,
+        width=_WIDTH,
+    )
+    yield chart_svg(beliefs, "bound-", "The largest belief under each budget")
+    if budgets.costs:
+        costs = budget_costs(budgets.costs, reward=leak.reward_word, width=_WIDTH)
+        yield chart_svg(costs, "costs-", f"Change in {leak.reward_word} under each budget")
 
 
 def _figures(leak: Leak) -> list[tuple[str, str, str]]:
@@ -78,9 +96,9 @@ def _figures(leak: Leak) -> list[tuple[str, str, str]]:
             f"limits {words.limits(worst.ratio)}",
         ),
         (
-            words.percent(leak.headline.after.value),
+            percent(leak.headline.after.value),
             f"belief in {words.short(leak.headline.segment)}, after one variant",
-            f"{words.percent(leak.headline.before)} before",
+            f"{percent(leak.headline.before)} before",
         ),
     ]
     guesses = worst.guesses if leak.joint is None else leak.joint.guesses
@@ -88,9 +106,9 @@ def _figures(leak: Leak) -> list[tuple[str, str, str]]:
         seen = "one variant seen" if leak.joint is None else "all variants seen"
         shown.append(
             (
-                words.percent(guesses.after.value),
+                percent(guesses.after.value),
                 f"segments guessed right, {seen}",
-                f"{words.percent(guesses.before)} by naming the largest segment",
+                f"{percent(guesses.before)} by naming the largest segment",
             )
         )
     if leak.joint is not None:

@@ -16,7 +16,7 @@ from deniable.leak.budgets import BUDGETS, BudgetEffect, budget_effects, todays_
 from deniable.leak.columns import Columns, find_columns
 from deniable.leak.counting import Tally, count_log
 from deniable.leak.files import open_log
-from deniable.leak.joint import Joint, measure_jointly
+from deniable.leak.joint import CombinedLeak, measure_jointly
 from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, measure
 from deniable.leak.reading import batches
 from deniable.leak.visitors import VisitorFiles
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Leak:
-    r"""rWhat a log reveals to a watcher.
+    r"""rWhat a log reveals to a tracker.
 
     Attributes:
         file: the log's name.
@@ -62,7 +62,7 @@ class Leak:
     tally: Tally
     experiments: tuple[ExperimentLeak, ...]
     unmeasured: tuple[str, ...]
-    joint: Joint | None
+    joint: CombinedLeak | None
     budgets: tuple[BudgetEffect, ...]
     todays_reward: float | None
 
@@ -140,7 +140,7 @@ class Leak:
 
         return themed(
             leak_chart(
-                title=f"What {self.file} tells a watcher",
+                title=f"What {self.file} tells a tracker",
                 beliefs=belief_pictures(self),
                 spans=ratio_spans(self),
                 budgets=budget_points(self),
@@ -163,7 +163,7 @@ def measure_leak(
     budgets: Sequence[float] = BUDGETS,
     progress: Callable[[int], None] | None = None,
 ) -> Leak:
-    """Measure what an exposure log reveals to a watcher; reads CSV, Parquet and JSON Lines.
+    """Measure what an exposure log reveals to a tracker; reads CSV, Parquet and JSON Lines.
 
     Args:
         path: the log.
@@ -260,7 +260,7 @@ def _experiment(leak: ExperimentLeak) -> JsonObject:
     }
 
 
-def _joint(joint: Joint) -> JsonObject:
+def _joint(joint: CombinedLeak) -> JsonObject:
     return {
         **asdict(joint),
         "moved": [

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil, floor, inf
 from typing import TYPE_CHECKING
 
+from deniable._formatting import listed, percent
 from deniable.leak.budgets import MechanismCost
 from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, VariantLeak
 from deniable.leak.report import Leak
-from deniable.planning.sections import Section
+from deniable.report.content import Bullets, Paragraph, Section, Table, section
 
 if TYPE_CHECKING:
     from deniable.charts.leak import BudgetFigures
@@ -25,11 +25,11 @@ def headline(leak: Leak) -> str:
     worst = leak.worst.worst
     if worst.ratio.low <= 1:
         return (
-            "The log proves no leak: no shown variant moves a watcher's odds about a visitor's "
+            "The log proves no leak: no shown variant moves a tracker's odds about a visitor's "
             f"segment for certain. {_ceiling(leak)}"
         )
     return (
-        f"One shown variant multiplies a watcher's odds about a visitor's segment by "
+        f"One shown variant multiplies a tracker's odds about a visitor's segment by "
         f"{spanned(worst.ratio)}: “{worst.variant}”{_of(leak, leak.worst)} speaks for "
         f"{worst.segment} and against {worst.other}. {belief_sentence(leak.headline)}"
     )
@@ -48,7 +48,7 @@ def belief_sentence(belief: SegmentBelief) -> str:
     """Describe the belief before and after, out of 100 visitors."""
     before, after = out_of_100(belief)
     return (
-        f"Of 100 visitors, a watcher would have placed {before} in {belief.segment}; of 100 who were "
+        f"Of 100 visitors, a tracker would have placed {before} in {belief.segment}; of 100 who were "
         f"shown “{belief.variant}”, it places {after} there."
     )
 
@@ -62,7 +62,7 @@ def joint_sentence(leak: Leak) -> str:
     return (
         f"Joined over the {joint.met_mean:.3g} experiments that a visitor met on average (at most "
         f"{joint.met_most}), odds move by {ratio(median[0])} for half of the visitors and by "
-        f"{ratio(tail[0])} for one in ten (proven: {ratio(median[1])} and {ratio(tail[1])}). A watcher "
+        f"{ratio(tail[0])} for one in ten (proven: {ratio(median[1])} and {ratio(tail[1])}). A tracker "
         f"guesses {percent(joint.guesses.after.value)} of the segments right; without seeing anything, "
         f"{percent(joint.guesses.before)}."
     )
@@ -93,9 +93,8 @@ def notes(leak: Leak) -> list[str]:
             "first segment counts."
         )
     if leak.unmeasured:
-        lines.append(
-            f"Not measured, for want of a second segment or variant: {_listed(leak.unmeasured)}."
-        )
+        names = listed([short(name) for name in leak.unmeasured], 5)
+        lines.append(f"Not measured, for want of a second segment or variant: {names}.")
     if leak.joint is not None and leak.joint.left_out:
         lines.append(
             f"{leak.joint.left_out:,} visitors had different segments in different experiments and are "
@@ -111,7 +110,7 @@ def notes(leak: Leak) -> list[str]:
             "chosen on one half of the log and valued on the other; ± is two standard errors."
         )
     lines.append(
-        "Shares are averages over the log's period. Where an experiment changed its shares, a watcher "
+        "Shares are averages over the log's period. Where an experiment changed its shares, a tracker "
         "that knows the time learns more."
     )
     return lines
@@ -126,27 +125,26 @@ def leak_sections(leak: Leak, most: int = ROWS) -> list[Section]:
         variants_section(leak, most),
         *joint_sections(leak, most),
         budgets_section(leak),
-        Section("Notes", "\n".join(f"- {note}" for note in notes(leak))),
+        Section("Notes", (Bullets(tuple(notes(leak))),)),
     ]
 
 
 def _summary(leak: Leak) -> Section:
-    return Section(f"What {leak.file} tells a watcher", headline(leak), *columns_table(leak))
+    title = f"What {leak.file} tells a tracker"
+    return Section(title, (Paragraph(headline(leak)), columns_table(leak)))
 
 
-def columns_table(leak: Leak) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return header and rows of the table of columns and roles."""
-    return (
-        ("read as", "column", ""),
-        tuple(
-            (
-                role,
-                column,
-                "as given" if role in leak.columns.given else f"guessed; --{role} to change",
-            )
-            for role, column in leak.columns.used()
-        ),
+def columns_table(leak: Leak) -> Table:
+    """Return the table of columns and roles."""
+    rows = tuple(
+        (
+            role,
+            column,
+            "as given" if role in leak.columns.given else f"guessed; --{role} to change",
+        )
+        for role, column in leak.columns.used()
     )
+    return Table(("read as", "column", ""), rows, words=3)
 
 
 def size_words(leak: Leak) -> str:
@@ -177,7 +175,7 @@ def experiments_section(leak: Leak, most: int = ROWS) -> Section:
         )
         for found in leak.experiments[:most]
     )
-    return Section(
+    return section(
         "Experiments, those that provably tell most first",
         f"{size_words(leak)}. The odds ratio is the worst over variants and pairs of segments."
         + _cut(len(leak.experiments), most),
@@ -199,9 +197,9 @@ def beliefs_section(found: ExperimentLeak, most: int = ROWS) -> Section:
         )
         for belief in chosen
     )
-    return Section(
+    return section(
         f"Beliefs by segment, {short(found.experiment)}",
-        "What a watcher believes before, and after the variant that tells most about the segment."
+        "What a tracker believes before, and after the variant that tells most about the segment."
         + _cut(len(found.beliefs), most),
         ("segment", "before", "after", "limits", "variant"),
         rows,
@@ -224,7 +222,7 @@ def variants_section(leak: Leak, most: int = ROWS) -> Section:
         for experiment, found in every[:most]
     )
     experiment = ("experiment",) if len(leak.experiments) > 1 else ()
-    return Section(
+    return section(
         "Variants that tell most",
         "By how much a shown variant multiplies the odds of one segment against another."
         + _cut(len(every), most),
@@ -240,7 +238,7 @@ def joint_sections(leak: Leak, most: int = ROWS) -> list[Section]:
         return []
     chosen = sorted(joint.beliefs, key=lambda belief: belief.before - belief.mean)[:most]
     return [
-        Section(
+        section(
             "All experiments of a visitor together",
             joint_sentence(leak) + _cut(len(joint.beliefs), most),
             ("segment", "before", "after, on average", "one in ten above"),
@@ -267,7 +265,7 @@ def budgets_section(leak: Leak) -> Section:
         for effect in leak.budgets
     )
     header = ("budget", "odds ratio", "belief", *(("after all",) if joined else ()), *names)
-    return Section("What a privacy budget would change", _budget_words(leak), header, rows)
+    return section("What a privacy budget would change", _budget_words(leak), header, rows)
 
 
 def _cost_words(cost: MechanismCost, total: float | None) -> str:
@@ -385,15 +383,6 @@ def spanned(estimate: Estimate) -> str:
     return f"{ratio(estimate.value)} ({limits(estimate)})"
 
 
-def percent(share: float) -> str:
-    """Format a share with three digits.
-
-    >>> percent(0.2), percent(0.0612), percent(0.99951)
-    ('20.0%', '6.1%', '100.0%')
-    """
-    return f"{100 * share:.1f}%"
-
-
 def change_words(change: float | None, error: float | None, total: float | None) -> str:
     """Format a change of rewards, relative to today, with two standard errors.
 
@@ -440,8 +429,3 @@ def _of(leak: Leak, found: ExperimentLeak) -> str:
 
 def _cut(total: int, most: int) -> str:
     return f" The first {most} of {total:,}." if total > most else ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
-    return ", ".join(map(short, names[:5])) + more

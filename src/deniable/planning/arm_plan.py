@@ -7,14 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from deniable import _validation as check
+from deniable._formatting import counted
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
-from deniable.planning.report import clock_words, plural
-from deniable.planning.sections import Section, sections_html
+from deniable.planning.report import clock_words
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.exploration import exhaustion_clock
-from deniable.strategies.arm_budgets import ArmConstantStrategy, ArmDynamicStrategy
+from deniable.report.content import Section, section
+from deniable.report.html import sections_html
+from deniable.strategies.arm_budgets import ArmConstant, ArmDynamic
 from deniable.theory.arm_specific import (
     arm_specific_constant_regret,
     arm_specific_excess,
@@ -49,7 +51,7 @@ class ArmPlan:
         budgets: one per shown arm, in nats.
         horizon: T.
         n_segments: J.
-        prior: the watcher's prior belief.
+        prior: the tracker's prior belief.
         global_budget: the largest budget, which is the experiment's.
         exploration: share of random arms once every budget binds.
         arms: one line per arm.
@@ -110,7 +112,7 @@ def plan_arms(
         arm_budgets: one per shown arm, all above 0.
         horizon: T.
         n_segments: J.
-        prior: the watcher's prior belief.
+        prior: the tracker's prior belief.
 
     >>> planned = plan_arms(arm_budgets=[0.5, 1, 2], horizon=10_000)
     >>> [round(line.shown_if_greedy, 3) for line in planned.arms]
@@ -122,10 +124,10 @@ def plan_arms(
     visitors = check.whole("horizon", horizon, 1)
     segments = check.whole("n_segments", n_segments, 1)
     before = check.single("prior", check.probability("prior", prior))
-    strategy = ArmConstantStrategy(budgets)
+    strategy = ArmConstant(budgets)
     final = strategy.mechanism(1)
     matrix = final.matrix
-    largest = strategy.global_budget
+    largest = strategy.risk_cap
     regret = float(arm_specific_constant_regret(budgets, visitors, segments, form="summed"))
     return ArmPlan(
         budgets=tuple(map(float, budgets)),
@@ -156,7 +158,7 @@ def plan_arms(
         symmetric_regret=float(
             constant_regret(len(budgets), visitors, largest, segments, form="summed")
         ),
-        exploration_first_dynamic=float(ArmDynamicStrategy(budgets).exploration(1)),
+        exploration_first_dynamic=float(ArmDynamic(budgets).exploration(1)),
     )
 
 
@@ -171,10 +173,10 @@ def arm_plan_sections(plan: ArmPlan) -> list[Section]:
     """Return the arm-specific plan as text for people."""
     arms = [f"arm {line.arm}" for line in plan.arms]
     return [
-        Section(
+        section(
             f"{len(arms)} arms with budgets {', '.join(f'{b:g}' for b in plan.budgets)}, "
-            f"{plan.horizon:,} visitors, {plural(plan.n_segments, 'segment')}",
-            f"Seeing an arm moves a watcher's odds by at most e^(that arm's budget); over all arms "
+            f"{plan.horizon:,} visitors, {counted(plan.n_segments, 'segment')}",
+            f"Seeing an arm moves a tracker's odds by at most e^(that arm's budget); over all arms "
             f"the experiment's budget is {plan.global_budget:.4g}. {plan.exploration:.1%} of visitors "
             "see a random arm, drawn by the weights below: the more sensitive an arm, the more often.",
             ("", "budget", f"belief from {plan.prior:.3g}", "weight", "shown if greedy",
@@ -186,7 +188,7 @@ def arm_plan_sections(plan: ArmPlan) -> list[Section]:
                 for line in plan.arms
             ),
         ),
-        Section(
+        section(
             "Shown arm (row) by greedy arm (column)",
             "",
             ("shown", *(f"greedy {arm}" for arm in arms)),
@@ -195,7 +197,7 @@ def arm_plan_sections(plan: ArmPlan) -> list[Section]:
                 for arm, row in zip(arms, plan.matrix, strict=True)
             ),
         ),
-        Section(
+        section(
             "What unequal budgets cost",
             f"{arm_cost_words(plan)} For the last visitor the bound is {plan.per_round:.4f}, of which "
             f"{plan.per_round_excess:.4f} is due to the difference (at most "

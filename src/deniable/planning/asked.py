@@ -38,7 +38,6 @@ class Asked:
         n_segments: J.
         shares: shares of the segments; None for equal ones.
         prior: prior of the click rates.
-        trace_budget: in nats, 0 for none.
     """
 
     n_arms: int
@@ -46,14 +45,12 @@ class Asked:
     n_segments: int
     shares: tuple[float, ...] | None
     prior: Prior
-    trace_budget: float = 0.0
 
     @property
     def usual(self) -> bool:
-        """Whether there is a surface for it: segments of equal size, no trace budget."""
+        """Whether there is a surface for it: segments of equal size."""
         shares = self.shares
-        equal = shares is None or np.allclose(shares, 1 / len(shares), rtol=1e-6, atol=0)
-        return bool(equal) and not self.trace_budget
+        return shares is None or np.allclose(shares, 1 / len(shares), rtol=1e-6, atol=0)
 
     def look_up(self, strategy: str, budgets: ArrayLike = 0.0) -> Expected:
         """Return the surface's value."""

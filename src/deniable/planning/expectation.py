@@ -1,8 +1,7 @@
 """The expected part of a plan: clicks and lost clicks, by strategy and budget, given prior knowledge.
 
-It uses the precomputed surface of `deniable.expectations` where that was fitted, for segments of equal
-size without a trace budget. Anything else is simulated (`simulated.py`) if the simulator is installed,
-and the result says which of the two it is.
+It uses the precomputed surface of `deniable.expectations`, for segments of equal size. Beyond what that
+covers, the figures are those of its edge. The note says so and names `deniable simulate`.
 """
 
 from __future__ import annotations
@@ -10,15 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 import numpy as np
 
 from deniable import _validation as check
 from deniable.expectations.expected import RIVALS, Expected, has_surface
-from deniable.expectations.surface import PERFECT, POOLED, RANDOM, surface_name, worst_error
+from deniable.expectations.surface import (
+    LEAST_CLICKS,
+    LEAST_ROOM,
+    MOST_BEFORE,
+    PERFECT,
+    POOLED,
+    RANDOM,
+    RATES,
+    Question,
+    after_first,
+    domain_of,
+    has_room,
+    surface_name,
+    worst_error,
+)
 from deniable.planning.asked import Asked, Outcome
-from deniable.planning.simulated import Made, Progress, can_simulate, edge_words, simulate_all
 from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
 
@@ -30,9 +41,6 @@ counts as near it. It is about the surface's own error, so smaller differences a
 TOP = 6.0
 """The largest budget considered, in nats; all surfaces cover it. Beyond, promises are meaningless."""
 
-FEW_BUDGETS = (0.5, 1.0, 2.0, 4.0)
-"""Budgets in the table, besides the plan's own, if one strategy or more have to be simulated at all."""
-
 
 @dataclass(frozen=True)
 class ExpectedLine:
@@ -40,7 +48,7 @@ class ExpectedLine:
 
     Attributes:
         budget: in nats.
-        belief: the strongest belief that a watcher could have.
+        belief: the strongest belief that a tracker could have.
         outcomes: outcomes by strategy.
     """
 
@@ -59,14 +67,13 @@ class Expectation:
         heterogeneity: h, the part of that variance that differs by segment.
         per_day: visitors per day, or None.
         days: how long the experiment takes, or None.
-        source: "surface" (precomputed) or "simulated", all figures or those that the note names.
-        note: what the figures leave out, as sentences; may be empty.
+        note: which figures the surface does not cover, as sentences; may be empty.
         rivals: random arms, one bandit for all segments (pooled) and perfect information.
         strategies: every strategy at the plan's budget, by name.
         best: the strategy that loses least there.
         gain: additional clicks of perfect information compared with random arms.
         error: how far the best strategy's surface was off at most against direct simulation at random
-            priors, in clicks: a share of the gain. None if they were simulated, or are the edge's.
+            priors, in clicks: a share of the gain. None beyond what the surface covers.
         privacy_cost: additional clicks that the best strategy loses, compared with the least loss
             at any budget.
         privacy_cost_per_day: the same per day, or None.
@@ -78,7 +85,6 @@ class Expectation:
     heterogeneity: float
     per_day: float | None
     days: int | None
-    source: Literal["surface", "simulated"]
     note: str
     rivals: Mapping[str, Outcome]
     strategies: Mapping[str, Outcome]
@@ -134,23 +140,15 @@ def expectation(
     belief_before: float,
     budgets: Sequence[float],
     per_day: float | None = None,
-    simulate: bool = True,
-    progress: Progress | None = None,
 ) -> Expectation | None:
     """Return the expectation at a budget, with a table of others; None if it is unknown.
 
     Args:
         asked: the experiment.
         budget: the plan's budget.
-        belief_before: the watcher's prior belief, for the table.
+        belief_before: the tracker's prior belief, for the table.
         budgets: budgets in the table.
         per_day: visitors per day.
-        simulate: whether to simulate what the surface does not cover; if not, the note says so.
-        progress: hears how many runs are done if something is simulated, and of how many.
-
-    Raises:
-        MissingExtraError: segments differ in size, or there is a trace budget, and the simulator is not
-            installed.
     """
     if per_day is not None:
         per_day = check.single("per_day", check.nonnegative("per_day", per_day))
@@ -159,16 +157,18 @@ def expectation(
     names = [name for name in STRATEGIES if has_surface(name)]
     if not names:
         return None
-    found = _figures(asked, names, budget, budgets, simulate, progress)
-    at = {name: row[budget] for name, row in found.outcomes.items()}
+    marks = sorted({*budgets, budget})
+    looked = {name: asked.look_up(name, np.array(marks)) for name in names}
+    outcomes = {name: dict(zip(marks, _outcomes(one), strict=True)) for name, one in looked.items()}
+    rivals = {name: _outcome(asked.look_up(name)) for name in RIVALS}
+    at = {name: row[budget] for name, row in outcomes.items()}
     served = [name for name in at if STRATEGIES[name].fits(asked.n_arms, asked.n_segments)]
     best = min(served, key=lambda name: at[name].lost)
-    least = min(one.lost for row in found.outcomes.values() for one in row.values())
-    if found.source == "surface":
-        unlimited = choose(asked, names)
-        least = least if unlimited is None else min(least, unlimited.least)
+    least = min(one.lost for row in outcomes.values() for one in row.values())
+    unlimited = choose(asked, names)
+    least = least if unlimited is None else min(least, unlimited.least)
     cost = max(0.0, at[best].lost - least)
-    gain = found.rivals[PERFECT].clicks - found.rivals[RANDOM].clicks
+    gain = rivals[PERFECT].clicks - rivals[RANDOM].clicks
     worst = worst_error(surface_name(best, asked.n_segments))
     return Expectation(
         base_rate=asked.prior.base_rate,
@@ -176,9 +176,8 @@ def expectation(
         heterogeneity=asked.prior.heterogeneity,
         per_day=per_day,
         days=None if per_day is None else math.ceil(asked.horizon / per_day),
-        source=found.source,
-        note=found.note,
-        rivals=found.rivals,
+        note=_note(asked, marks, looked),
+        rivals=rivals,
         strategies=at,
         best=best,
         gain=gain,
@@ -189,79 +188,78 @@ def expectation(
             ExpectedLine(
                 mark,
                 float(highest_belief(belief_before, mark)),
-                {name: row[mark] for name, row in found.outcomes.items()},
+                {name: row[mark] for name, row in outcomes.items()},
             )
-            for mark in sorted(next(iter(found.outcomes.values())))
+            for mark in marks
         ),
     )
 
 
-class _Figures(NamedTuple):
-    """Outcomes by strategy and budget, those of the rivals, their source, and what to say about it."""
-
-    outcomes: dict[str, dict[float, Outcome]]
-    rivals: dict[str, Outcome]
-    source: Literal["surface", "simulated"]
-    note: str
-
-
-def _figures(
-    asked: Asked,
-    names: Sequence[str],
-    budget: float,
-    budgets: Sequence[float],
-    simulate: bool,
-    progress: Progress | None,
-) -> _Figures:
-    """Read from the surface what it covers, and simulate the rest where that is wanted and possible."""
-    fitting = [name for name in STRATEGIES if STRATEGIES[name].fits(asked.n_arms, asked.n_segments)]
-    rivals = {name: _outcome(asked.look_up(name)) for name in RIVALS}
-    few = sorted({budget, *FEW_BUDGETS})
-    if simulate and not asked.usual:
-        todo = dict.fromkeys(fitting, few) | {name: [0.0] for name in (POOLED, RANDOM)}
-        made = simulate_all(asked, todo, progress, strict=True)
-        outcomes = {name: made.outcomes[name] for name in fitting}
-        rivals |= {name: made.outcomes[name][0.0] for name in (POOLED, RANDOM)}
-        return _Figures(outcomes, rivals, "simulated", _off_surface(asked) + made.words)
-    marks = sorted({*budgets, budget})
-    sizes = {name: bool(asked.look_up(name).on_surface) for name in (*names, POOLED)}
-    able = simulate and asked.usual and can_simulate()
-    if able and not all(sizes[name] for name in names if name in fitting):
-        marks = few
-    looked = {name: asked.look_up(name, np.array(marks)) for name in names}
-    outcomes = {name: dict(zip(marks, _outcomes(one), strict=True)) for name, one in looked.items()}
+def _note(asked: Asked, marks: Sequence[float], looked: Mapping[str, Expected]) -> str:
+    """Say which figures the surface does not cover, and what to do about it; empty if it covers all."""
     beyond = {
         name: [mark for mark, good in zip(marks, one.on_surface, strict=True) if not good]
         for name, one in looked.items()
-    } | {POOLED: [] if sizes[POOLED] else [0.0]}
-    beyond = {name: off for name, off in beyond.items() if off}
-    note = "" if asked.usual else (
-        _off_surface(asked) + "The figures are for segments of one size and no trace budget."
-    )  # fmt: skip
-    made = Made({}, "")
-    if able and beyond:
-        todo = {name: off for name, off in beyond.items() if name in (*fitting, POOLED)}
-        made = simulate_all(asked, todo, progress)
-        for name, row in made.outcomes.items():
-            if name == POOLED:
-                rivals[POOLED] = row[0.0]
-            else:
-                outcomes[name] |= row
-    told = {name: off for name, off in beyond.items() if name not in made.outcomes}
-    parts = (note, made.words, edge_words(asked, told, wanted=simulate))
-    return _Figures(
-        outcomes,
-        rivals,
-        "simulated" if made.outcomes else "surface",
-        " ".join(part for part in parts if part),
+    }
+    if not asked.look_up(POOLED).on_surface:
+        beyond[POOLED] = [0.0]
+    by_reason: dict[str, list[str]] = {}
+    for name, budgets in beyond.items():
+        if budgets:
+            by_reason.setdefault(beyond_words(asked, name, budgets), []).append(name)
+    sentences = []
+    if not asked.usual:
+        sentences.append("The figures are for segments of one size, not of different sizes.")
+    if by_reason:
+        listed = "; ".join(f"{', '.join(names)} ({why})" for why, names in by_reason.items())
+        sentences.append(
+            f"Beyond what the surface covers: {listed}. These figures are those of the edge."
+        )
+    if sentences:
+        sentences.append("`deniable simulate` gives those of your own rates and sizes.")
+    return " ".join(sentences)
+
+
+def beyond_words(asked: Asked, strategy: str, budgets: Sequence[float]) -> str:
+    """Why the surface does not cover a strategy at these budgets, in a few words.
+
+    >>> from deniable.expectations.prior import Prior
+    >>> beyond_words(Asked(4, 10**9, 3, None, Prior(0.1)), "joint", [1.0])
+    'more than 200,000,000 visitors'
+    >>> beyond_words(Asked(30, 10**6, 3, None, Prior(0.1, 0.001)), "joint", [7.0])
+    'more than 20 arms, a lift below 0.5%, a budget above 6'
+    """
+    name = surface_name(strategy, asked.n_segments) if strategy not in RIVALS else strategy
+    domain, prior = domain_of(name), asked.prior
+    question = Question.of(
+        arms=asked.n_arms,
+        visitors=asked.horizon,
+        segments=asked.n_segments,
+        base_rate=prior.base_rate,
+        lift=prior.lift,
+        heterogeneity=prior.heterogeneity,
+        budget=0.0,
     )
-
-
-def _off_surface(asked: Asked) -> str:
-    uneven = asked.shares is not None and len(set(asked.shares)) > 1
-    named = ["segments of different sizes"] if uneven else []
-    named += ["a trace budget"] if asked.trace_budget else []
-    return f"With {' and '.join(named)} the expectation was not made beforehand. "
+    before = f"more than {MOST_BEFORE:.0%} of the visitors before the first table"
+    clipped = f"rates that are clipped within {LEAST_ROOM:g} standard deviations"
+    reasons = {
+        f"more than {domain.arms} arms": asked.n_arms > domain.arms,
+        f"more than {domain.segments[1]} segments": asked.n_segments > domain.segments[1],
+        f"fewer than {domain.visitors[0]:,.0f} visitors": asked.horizon < domain.visitors[0],
+        f"more than {domain.visitors[1]:,.0f} visitors": asked.horizon > domain.visitors[1],
+        f"a base rate below {RATES[0]:.1%}": prior.base_rate < RATES[0],
+        f"a base rate above {RATES[1]:.0%}": prior.base_rate > RATES[1],
+        f"a lift below {domain.lifts[0]:.1%}": prior.lift < domain.lifts[0],
+        f"a lift above {domain.lifts[1]:.0%}": prior.lift > domain.lifts[1],
+        f"fewer than {LEAST_CLICKS} clicks an arm": asked.horizon * prior.base_rate
+        < LEAST_CLICKS * asked.n_arms,
+        before: float(after_first(name, question)) < 1 - MOST_BEFORE,
+        clipped: not has_room(question),
+        f"a budget above {domain.budget:g}": max(budgets) > domain.budget,
+    }
+    return (
+        ", ".join(word for word, holds in reasons.items() if holds) or "a signal out of its range"
+    )
 
 
 def _outcome(found: Expected) -> Outcome:

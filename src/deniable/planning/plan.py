@@ -14,20 +14,9 @@ import numpy as np
 
 from deniable import _validation as check
 from deniable._types import JsonObject
-from deniable.expectations.prior import HETEROGENEITY, Prior
-from deniable.expectations.prior import LIFT as USUAL_LIFT
+from deniable.expectations.prior import HETEROGENEITY, LIFT, Prior
 from deniable.planning.expectation import Expectation, expectation
 from deniable.planning.recommendation import Recommendation, Sizes, recommend
-from deniable.planning.simulated import Progress
-from deniable.planning.trace import (
-    LIFT,
-    RATE,
-    TraceCost,
-    TracePromise,
-    trace_costs,
-    trace_promise,
-)
-from deniable.policies.base import checked_trace_budget
 from deniable.privacy.belief import highest_belief, lowest_belief
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Reading, Strategy
@@ -49,7 +38,6 @@ class StrategySummary:
         title: name for people.
         description: what it does.
         grade: grade of its promise, "across time" or "given the time".
-        across_time_cost: what the grade "across time" would cost, if it is an option.
         at_zero: what all visitors are shown at budget 0.
         bound_note: a caveat about the bound.
         servable: whether the service can make its tables for this many arms and segments.
@@ -77,7 +65,6 @@ class StrategySummary:
     title: str
     description: str
     grade: Grade
-    across_time_cost: str
     at_zero: str
     bound_note: str
     servable: bool
@@ -105,7 +92,7 @@ class BudgetLine:
 
     Attributes:
         budget: in nats.
-        belief: the strongest belief that a watcher could have.
+        belief: the strongest belief that a tracker could have.
         exploration: share of random arms for the last visitor, by strategy; None if it depends on
             what was learned.
         regret: the bound, by strategy.
@@ -126,8 +113,8 @@ class Plan:
         horizon: T, visitors.
         n_segments: J.
         shares: shares of the visitors by segment; None if the segments are of equal size.
-        prior: the watcher's prior belief.
-        max_belief: the strongest belief that a watcher may arrive at, or None.
+        prior: the tracker's prior belief.
+        max_belief: the strongest belief that a tracker may arrive at, or None.
         budget: the budget considered; the recommended one by default.
         chosen: whether the budget was given.
         lowest_belief: the weakest belief possible after one shown arm.
@@ -135,7 +122,6 @@ class Plan:
         strategies: every strategy at this budget, by name.
         recommendation: the recommended budget.
         table: a grid of budgets.
-        trace: the promise with a trace budget; None without one.
         expected: expected lost clicks, given prior knowledge; None without a base rate.
 
     >>> planned = plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
@@ -156,32 +142,11 @@ class Plan:
     strategies: Mapping[str, StrategySummary]
     recommendation: Recommendation
     table: tuple[BudgetLine, ...]
-    trace: TracePromise | None = None
     expected: Expectation | None = None
 
     def to_dict(self) -> JsonObject:
         """Return plain numbers, strings and lists for JSON."""
         return asdict(self)
-
-    def trace_costs(self, *, base_rate: float = RATE, lift: float = LIFT) -> tuple[TraceCost, ...]:
-        """Simulate what the trace budget costs each strategy; empty without a trace budget.
-
-        Args:
-            base_rate: the usual click rate.
-            lift: standard deviation of the arms' rates, relative to the base rate.
-        """
-        if self.trace is None:
-            return ()
-        return trace_costs(
-            n_arms=self.n_arms,
-            horizon=self.horizon,
-            budget=self.budget,
-            trace_budget=self.trace.trace_budget,
-            n_segments=self.n_segments,
-            shares=self.shares,
-            base_rate=base_rate,
-            lift=lift,
-        )
 
     def chart(self) -> ChartType:
         """Chart expected losses, belief, schedules, bounds and elasticities with Altair."""
@@ -191,7 +156,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         from deniable.planning.report import plan_sections
-        from deniable.planning.sections import sections_html
+        from deniable.report.html import sections_html
 
         return sections_html(plan_sections(self), self.chart())
 
@@ -205,14 +170,11 @@ def plan(
     prior: float = 0.2,
     budget: float | None = None,
     max_belief: float | None = None,
-    trace_budget: float | None = None,
     budgets: Sequence[float] = GRID,
     base_rate: float | None = None,
-    lift: float = USUAL_LIFT,
+    lift: float = LIFT,
     heterogeneity: float = HETEROGENEITY,
     per_day: float | None = None,
-    simulate: bool = True,
-    progress: Progress | None = None,
 ) -> Plan:
     """Plan the privacy budget of one experiment.
 
@@ -222,21 +184,15 @@ def plan(
         n_segments: J, the groups that must not be distinguishable; by default the number of shares,
             or 2.
         shares: shares of the visitors by segment, summing to 1; equal by default.
-        prior: what a watcher believes about a visitor's segment before seeing the arm.
+        prior: what a tracker believes about a visitor's segment before seeing the arm.
         budget: gamma, in nats; the recommended one by default.
-        max_belief: the strongest belief that a watcher may arrive at; limits the recommendation.
-        trace_budget: the limit on what later tables reveal about a visitor; None makes no such
-            promise.
+        max_belief: the strongest belief that a tracker may arrive at; limits the recommendation.
         budgets: the budgets in the plan's table.
         base_rate: the usual click rate. With it, the plan contains expected results and bases its
             recommendation on them.
         lift: how much arms usually differ, relative to the base rate (standard deviation).
         heterogeneity: how much of that variance differs by segment, from 0 to 1.
         per_day: visitors per day.
-        simulate: whether to simulate if there is no precomputed expectation (segments of different
-            sizes, a trace budget, sizes, rates or budgets that the surface does not cover); if not,
-            `expected.note` says what is left out.
-        progress: hears how many runs are done if something is simulated, and of how many.
 
     >>> plan(n_arms=2, horizon=10_000, n_segments=1, budget=1).strategies["constant"].reading
     'too random'
@@ -256,9 +212,8 @@ def plan(
     given = None if budget is None else check.single("budget", check.nonnegative("budget", budget))
     marks = check.nonnegative("budgets", budgets).ravel().tolist()
     names = tuple(STRATEGIES)  # part of the cache key, because more may be registered
-    trace = None if trace_budget is None else checked_trace_budget(trace_budget)
-    asked = None if base_rate is None else sizes.asked(Prior(base_rate, lift, heterogeneity), trace)
-    advice = recommend(sizes, names, before, max_belief, trace or 0.0, asked)
+    asked = None if base_rate is None else sizes.asked(Prior(base_rate, lift, heterogeneity))
+    advice = recommend(sizes, names, before, max_belief, asked)
     cap = advice.budget if given is None else given
     strategies = {name: _summary(STRATEGIES[name], sizes, cap) for name in names}
     best = {summary.best_budget for summary in strategies.values()}
@@ -276,7 +231,6 @@ def plan(
         strategies=strategies,
         recommendation=advice,
         table=_table(sizes, before, sorted({*marks, cap, *best})),
-        trace=None if trace is None else trace_promise(before, cap, trace),
         expected=None
         if asked is None
         else expectation(
@@ -285,8 +239,6 @@ def plan(
             belief_before=before,
             budgets=sorted(marks),
             per_day=per_day,
-            simulate=simulate,
-            progress=progress,
         ),
     )
 
@@ -298,8 +250,8 @@ def _summary(strategy: type[Strategy], sizes: Sizes, budget: float) -> StrategyS
         sizes.n_segments,
         sizes.shares,
     )
-    spent = strategy(n_arms, budget)
-    binds = spent.binds_at
+    spent = strategy(budget)
+    binds = spent.binds_at(n_arms)
     terms = strategy.regret_terms(n_arms, horizon, budget, n_segments, shares=shares)
     gain = float(strategy.gain(n_arms, horizon, budget, n_segments, shares=shares))
     slope = float(strategy.elasticity(n_arms, horizon, budget, n_segments, shares=shares))
@@ -313,14 +265,13 @@ def _summary(strategy: type[Strategy], sizes: Sizes, budget: float) -> StrategyS
         title=strategy.title,
         description=strategy.description,
         grade=strategy.grade,
-        across_time_cost=strategy.across_time_cost,
         at_zero=strategy.at_zero,
         bound_note=strategy.bound_note,
         servable=bool(strategy.fits(n_arms, n_segments)),
         drawn_by_lot=strategy.drawn_by_lot(n_arms, n_segments, budget),
         budget=budget,
-        exploration_first=_explored(spent, 1),
-        exploration_last=_explored(spent, sizes.largest),
+        exploration_first=_explored(spent, 1, n_arms),
+        exploration_last=_explored(spent, sizes.largest, n_arms),
         binds_at=None if binds is None or binds > sizes.largest else int(binds),
         learning=float(terms.learning),
         exploration=float(terms.exploration),
@@ -336,8 +287,8 @@ def _summary(strategy: type[Strategy], sizes: Sizes, budget: float) -> StrategyS
     )
 
 
-def _explored(spent: Strategy, clock: int) -> float | None:
-    share = spent.exploration(clock)
+def _explored(spent: Strategy, clock: int, n_arms: int) -> float | None:
+    share = spent.exploration(clock, n_arms)
     return None if share is None else float(share)
 
 
@@ -360,7 +311,7 @@ def _table(sizes: Sizes, prior: float, budgets: Sequence[float]) -> tuple[Budget
             budget=budget,
             belief=float(highest_belief(prior, budget)),
             exploration={
-                name: _explored(strategy(sizes.n_arms, budget), sizes.largest)
+                name: _explored(strategy(budget), sizes.largest, sizes.n_arms)
                 for name, strategy in STRATEGIES.items()
             },
             regret={name: float(bounds[name][row]) for name in STRATEGIES},

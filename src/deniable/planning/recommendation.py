@@ -30,7 +30,7 @@ class Recommendation:
         strategy: name of the strategy.
         grade: grade of its promise.
         budget: in nats, rounded to three digits; everything else is computed at the rounded budget.
-        belief: the strongest belief possible with the plan's prior, including the trace.
+        belief: the strongest belief possible with the plan's prior.
         regret: the bound.
         informative: whether the bound is below the number of visitors.
         reason: why this budget, as text.
@@ -79,10 +79,9 @@ class Sizes:
         share = 1 / self.n_segments if self.shares is None else max(self.shares)
         return max(1, int(self.horizon * share))
 
-    def asked(self, prior: Prior, trace: float | None) -> Asked:
+    def asked(self, prior: Prior) -> Asked:
         """Combine the experiment with prior knowledge."""
-        size = (self.n_arms, self.horizon, self.n_segments, self.shares)
-        return Asked(*size, prior, trace or 0.0)
+        return Asked(self.n_arms, self.horizon, self.n_segments, self.shares, prior)
 
     def regret(self, strategy: type[Strategy], budget: ArrayLike) -> Floats:
         """Return the strategy's bound."""
@@ -97,7 +96,6 @@ def recommend(
     names: tuple[str, ...],
     prior: float,
     max_belief: float | None,
-    trace: float,
     asked: Asked | None,
 ) -> Recommendation:
     """Recommend a strategy with its advised budget, or the largest budget that the belief allows.
@@ -106,16 +104,16 @@ def recommend(
     expected loss, within what the belief allows. Otherwise the bounds decide: every strategy
     advises a budget; those whose bound is the smallest of all at their own budget qualify, and the
     one that needs the least is chosen. Its budget is rounded up, to achieve what it was advised
-    for. If a largest belief is given and requires less, it decides: what it allows, minus the trace
-    budget, is rounded down, and spent with the strategy that has the smallest bound.
+    for. If a largest belief is given and requires less, it decides: what it allows is rounded down, and
+    spent with the strategy that has the smallest bound.
     """
     names = tuple(name for name in names if STRATEGIES[name].fits(sizes.n_arms, sizes.n_segments))
     limit = None if max_belief is None else float(budget_for_belief(prior, max_belief))
     if asked is not None:
-        allowed = TOP if limit is None else rounded(max(0.0, limit - trace), up=False)
+        allowed = TOP if limit is None else rounded(limit, up=False)
         choice = choose(asked, names, allowed)
         if choice is not None:
-            return _expected_advice(sizes, prior, max_belief, trace, asked, choice)
+            return _expected_advice(sizes, prior, max_belief, asked, choice)
     advised = {name: _advised(sizes, STRATEGIES[name]) for name in names}
     worthy = [name for name in names if name == _leader(sizes, names, advised[name])]
     leader = min(
@@ -138,22 +136,19 @@ def recommend(
         )
     else:
         reason = STRATEGIES[leader].advice(sizes.n_segments)
-    if limit is not None and limit - trace < budget:
-        budget = rounded(max(0.0, limit - trace), up=False)
+    if limit is not None and limit < budget:
+        budget = rounded(limit, up=False)
         leader = _leader(sizes, names, budget)
         reason = (
-            f"It is the largest budget that keeps a watcher at {100 * prior:.3g}% from believing more "
-            f"than {100 * (max_belief or 0):.3g}%{', trace budget included' if trace else ''}. "
-            f"The {leader} strategy has the smallest bound there."
+            f"It is the largest budget that keeps a tracker at {100 * prior:.3g}% from believing more "
+            f"than {100 * (max_belief or 0):.3g}%. The {leader} strategy has the smallest bound there."
         )
-        if limit < trace:
-            reason = _trace_too_large(prior, max_belief or 0, trace)
     regret = float(sizes.regret(STRATEGIES[leader], budget))
     return Recommendation(
         strategy=leader,
         grade=STRATEGIES[leader].grade,
         budget=budget,
-        belief=float(highest_belief(prior, budget + trace)),
+        belief=float(highest_belief(prior, budget)),
         regret=regret,
         informative=regret < sizes.horizon,
         reason=reason,
@@ -164,16 +159,13 @@ def _expected_advice(
     sizes: Sizes,
     prior: float,
     max_belief: float | None,
-    trace: float,
     asked: Asked,
     choice: Choice,
 ) -> Recommendation:
     """Explain the recommendation by expected loss."""
     regret = float(sizes.regret(STRATEGIES[choice.strategy], choice.budget))
     near = f"(within {NEAR_LOST:.0%} of what perfect information gains over random arms)"
-    if max_belief is not None and float(budget_for_belief(prior, max_belief)) < trace:
-        reason = _trace_too_large(prior, max_belief, trace)
-    elif sizes.n_segments == 1 and choice.budget == 0:
+    if sizes.n_segments == 1 and choice.budget == 0:
         reason = STRATEGIES[choice.strategy].advice(1)
     elif choice.budget == 0:
         reason = f"No budget is needed: at 0 the expected loss is near the least {near}."
@@ -181,25 +173,18 @@ def _expected_advice(
         allowed = "" if max_belief is None else " that your limit on beliefs allows"
         reason = f"It is the smallest budget whose expected loss is near the least{allowed} {near}."
     if not asked.usual:
-        reason += " It was chosen as if segments were of one size and there were no trace budget."
+        reason += " It was chosen as if segments were of one size."
     elif not asked.look_up(choice.strategy, choice.budget).on_surface:
         reason += " It was chosen by the edge of the surface, which does not cover this experiment."
     return Recommendation(
         strategy=choice.strategy,
         grade=STRATEGIES[choice.strategy].grade,
         budget=choice.budget,
-        belief=float(highest_belief(prior, choice.budget + trace)),
+        belief=float(highest_belief(prior, choice.budget)),
         regret=regret,
         informative=regret < sizes.horizon,
         reason=reason,
         lost=choice.lost,
-    )
-
-
-def _trace_too_large(prior: float, max_belief: float, trace: float) -> str:
-    return (
-        f"The trace budget of {trace:.4g} alone lets a watcher at {100 * prior:.3g}% believe "
-        f"more than {100 * max_belief:.3g}%: take a smaller one."
     )
 
 

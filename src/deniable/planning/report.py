@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
+from deniable._formatting import counted, short_percent
 from deniable.planning.plan import Plan, StrategySummary
-from deniable.planning.sections import Section
-from deniable.planning.trace import TraceCost
+from deniable.report.content import Section, section
 from deniable.strategies.rules import GRADE_WORDS
 
 
-def plan_sections(plan: Plan, trace_cost: Section | None = None) -> list[Section]:
+def plan_sections(plan: Plan) -> list[Section]:
     """Return the plan as text for people, the folded sections last.
 
     Where clicks are expected, bounds are folded: they hold for any click rates and say little.
-
-    Args:
-        plan: the plan.
-        trace_cost: the section on what its trace budget costs, if that was simulated.
     """
     named = "budget" if plan.chosen else "recommended budget"
     folded = plan.expected is not None
     sections = [
         *expected_sections(plan),
-        Section(
+        section(
             f"{plan.n_arms} arms, {plan.horizon:,} visitors, "
-            f"{plural(plan.n_segments, 'segment')}, {named} {plan.budget:.4g}",
+            f"{counted(plan.n_segments, 'segment')}, {named} {plan.budget:.4g}",
             belief_words(plan),
         ),
         _segments(plan),
-        *_trace(plan),
-        *([] if trace_cost is None else [trace_cost]),
         replace(_strategies(plan), folded=folded),
         *([] if plan.chosen else [replace(_grid(plan), folded=folded)]),
-        Section(
+        section(
             f"Recommended: budget {plan.recommendation.budget:.4g}, "
             f"{plan.recommendation.strategy} strategy, {plan.recommendation.grade}",
             recommendation_words(plan),
@@ -74,7 +68,7 @@ def expected_sections(plan: Plan) -> list[Section]:
         for name, one in lines
     )
     header = ("", "expected clicks", "of these lost", "8 in 10 lose", *daily)
-    budgets = Section(
+    budgets = section(
         "Expected clicks lost, by budget",
         "",
         ("budget", f"belief from {plan.prior:.3g}", *found.strategies),
@@ -88,8 +82,8 @@ def expected_sections(plan: Plan) -> list[Section]:
         ),
     )
     words = f"{expected_words(plan)} {known_words(plan)}"
-    size = f"{plan.n_arms} arms, {plan.horizon:,} visitors, {plural(plan.n_segments, 'segment')}"
-    return [Section(f"What to expect of {size}", words, header, rows), budgets]
+    size = f"{plan.n_arms} arms, {plan.horizon:,} visitors, {counted(plan.n_segments, 'segment')}"
+    return [section(f"What to expect of {size}", words, header, rows), budgets]
 
 
 def expected_words(plan: Plan) -> str:
@@ -98,7 +92,7 @@ def expected_words(plan: Plan) -> str:
     if found is None:
         return ""
     best = found.strategies[found.best]
-    time = "" if found.days is None else f" in {plural(found.days, 'day')}"
+    time = "" if found.days is None else f" in {counted(found.days, 'day')}"
     words = (
         f"At budget {plan.budget:.4g} the {found.best} strategy brings {best.clicks:,.0f} clicks{time}, "
         f"{best.clicks - found.rivals['random'].clicks:,.0f} more than random arms; "
@@ -123,12 +117,13 @@ def answer_words(plan: Plan) -> str:
         return ""
     best = found.strategies[found.best]
     more = best.clicks - found.rivals["random"].clicks
-    time = "" if found.days is None else f" in {plural(found.days, 'day')}"
-    belief = plan.trace.highest_belief if plan.trace else plan.highest_belief
+    time = "" if found.days is None else f" in {counted(found.days, 'day')}"
+    belief = plan.highest_belief
     learns = (
-        f"a watcher who gives a segment {_percent(plan.prior)} becomes at most {belief:.1%} sure of it"
+        f"a tracker who gives a segment {short_percent(plan.prior)} becomes at most {belief:.1%} "
+        "sure of it"
         if belief > plan.prior + 1e-9
-        else "a watcher learns nothing about segments from the arm"
+        else "a tracker learns nothing about segments from the arm"
     )
     return (
         f"With the {found.best} strategy at budget {plan.budget:.4g}, expect {best.clicks:,.0f} "
@@ -154,8 +149,9 @@ def known_words(plan: Plan) -> str:
     if found is None:
         return ""
     words = (
-        f"For a base rate of {_percent(found.base_rate)}, arms that differ by {_percent(found.lift)} of "
-        f"it (standard deviation), and {_percent(found.heterogeneity)} of that variance by segment."
+        f"For a base rate of {short_percent(found.base_rate)}, arms that differ by "
+        f"{short_percent(found.lift)} of it (standard deviation), and "
+        f"{short_percent(found.heterogeneity)} of that variance by segment."
     )
     if found.error is not None:
         share = found.error / found.gain
@@ -173,7 +169,7 @@ def lift_words(plan: Plan) -> str:
     if found is None:
         return ""
     low, high = (max(0.0, found.base_rate * (1 + side * found.lift)) for side in (-1, 1))
-    return f"Two of three arms then have a click rate of {_percent(low)} to {_percent(high)}."
+    return f"Two of three arms then have a click rate of {short_percent(low)} to {short_percent(high)}."
 
 
 def bounds_words(plan: Plan) -> str:
@@ -203,45 +199,10 @@ def clicks_words(clicks: float) -> str:
 def belief_words(plan: Plan) -> str:
     """Explain what the plan's budget means."""
     return (
-        f"A watcher that believes a visitor is in some segment with probability {plan.prior:.3g} "
+        f"A tracker that believes a visitor is in some segment with probability {plan.prior:.3g} "
         f"could, after seeing the shown arm, believe anything from {plan.lowest_belief:.3f} to "
         f"{plan.highest_belief:.3f}, and nothing beyond: its odds move by at most a factor of "
         f"e^{plan.budget:.4g}. What it learns from clicks comes on top and is not promised."
-    )
-
-
-def trace_words(plan: Plan) -> str:
-    """Explain what the trace budget adds to the promise; empty without one."""
-    if plan.trace is None:
-        return ""
-    trace = plan.trace
-    return (
-        f"With a trace budget of {trace.trace_budget:.4g}, tables are made from noisy counts. From the "
-        "visitor's own arm and from everything that anybody is ever shown later, a watcher's odds move "
-        f"by at most e^({plan.budget:.4g} + {trace.trace_budget:.4g}) = e^{trace.total:.4g}: it could "
-        f"come to believe {trace.highest_belief:.3f}. The firm's account commits {trace.total:.4g} "
-        "nats at the start."
-    )
-
-
-def trace_cost_section(costs: Sequence[TraceCost], rate: float, lift: float) -> Section:
-    """Describe the simulated cost of the noise at these click rates."""
-    return Section(
-        "What the trace budget costs",
-        f"Simulated, tables as the service publishes them: base click rate {rate:.3g}, rates of the "
-        f"arms {_percent(lift)} apart (standard deviation).",
-        ("", *(cost.strategy for cost in costs)),
-        (
-            ("clicks lost without a trace budget", *(f"{cost.lost:,.0f}" for cost in costs)),
-            ("clicks lost with it", *(f"{cost.lost_with_trace:,.0f}" for cost in costs)),
-            (
-                "difference, ± two standard errors",
-                *(
-                    f"{cost.lost_with_trace - cost.lost:+,.0f} ± {2 * cost.error:,.0f}"
-                    for cost in costs
-                ),
-            ),
-        ),
     )
 
 
@@ -253,17 +214,14 @@ def recommendation_words(plan: Plan) -> str:
 def recommendation_reasons(plan: Plan) -> list[str]:
     """Return why this budget, what it means, and what its grade is: one point each."""
     advice = plan.recommendation
-    words = f"A watcher at {_percent(plan.prior)} could reach {advice.belief:.1%}"
+    words = f"A tracker at {short_percent(plan.prior)} could reach {advice.belief:.1%}"
     if advice.lost is not None:
         words += f"; {clicks_words(advice.lost)} clicks are expected to be lost"
     elif advice.informative:
         words += f"; at most {advice.regret:,.0f} clicks of {plan.horizon:,} visitors are lost"
     points = [advice.reason, f"{words}."]
-    option = plan.strategies[advice.strategy].across_time_cost
     if plan.n_segments > 1:
         points.append(GRADE_WORDS[advice.grade])
-        if option:
-            points.append(f"“Across time” is an option. {option}")
     return points
 
 
@@ -303,8 +261,8 @@ def chart_summaries(plan: Plan) -> dict[str, str]:
     silent = f"All bounds are above the {plan.horizon:,} visitors"
     return {
         "expected": expected_chart_words(plan),
-        "belief": f"From {_percent(plan.prior)}, a watcher that sees the arm can come to believe at "
-        f"most {plan.highest_belief:.1%} and at least {plan.lowest_belief:.1%}.",
+        "belief": f"From {short_percent(plan.prior)}, a tracker that sees the arm can come to believe "
+        f"at most {plan.highest_belief:.1%} and at least {plan.lowest_belief:.1%}.",
         "schedule": " ".join(f"{one.title}: {_schedule(one)}" for one in shown),
         "regret": f"{silent}, at every budget: they say nothing. Real losses are far smaller."
         if lowest >= plan.horizon
@@ -315,11 +273,6 @@ def chart_summaries(plan: Plan) -> dict[str, str]:
         else f"{silent} at this budget: they say nothing.",
         "elasticity": " ".join(f"{one.title}: {_lower(one.reading_words)}" for one in shown),
     }
-
-
-def _trace(plan: Plan) -> list[Section]:
-    words = trace_words(plan)
-    return [Section("What the trace budget promises", words)] if words else []
 
 
 def _strategies(plan: Plan) -> Section:
@@ -353,7 +306,7 @@ def _strategies(plan: Plan) -> Section:
         f"At this budget the {better.strategy} strategy has the smallest bound. Bounds hold for any "
         "click rates: real losses are far smaller, their comparison is what counts."
     )
-    return Section("What it costs", " ".join(words), ("", *(o.strategy for o in shown)), table)
+    return section("What it costs", " ".join(words), ("", *(o.strategy for o in shown)), table)
 
 
 def _grid(plan: Plan) -> Section:
@@ -377,7 +330,7 @@ def _grid(plan: Plan) -> Section:
         *(f"regret bound, {name}" for name in names),
         "above the best",
     )
-    return Section("Budgets", "", header, rows)
+    return section("Budgets", "", header, rows)
 
 
 def _above(regret: float, least: float, horizon: int) -> str:
@@ -423,22 +376,13 @@ def _random(share: float | None) -> str:
 
 
 def _segments(plan: Plan) -> Section:
-    return Section(plural(plan.n_segments, "segment"), segments_words(plan))
+    return section(counted(plan.n_segments, "segment"), segments_words(plan))
 
 
 def _lower(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:]
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}%"
-
-
 def clock_words(clock: int | None) -> str:
     """Format the clock at which a budget binds."""
     return "never" if clock is None else f"{clock:,}"
-
-
-def plural(number: int, noun: str) -> str:
-    """Format a number with its noun."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

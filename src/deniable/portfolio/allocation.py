@@ -1,38 +1,28 @@
 """Allocate the firm's budget over its experiments, with a proof of how good the result is.
 
 minimize    sum of losses: regret bounds, or expected lost clicks
-subject to  sum of loners' budgets + sum over groups of their largest budget <= firm budget
+subject to  sum of single experiments' budgets + sum over layers of their largest <= firm budget
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from deniable import _validation as check
 from deniable._types import JsonObject
 from deniable._validation import FloatArray
 from deniable.errors import NANO
-from deniable.policies.base import Policy
 from deniable.portfolio.curves import Curves, IntArray, build_curves
-from deniable.portfolio.dual import ROUNDING, Demand
-from deniable.portfolio.equalize_gains import equalize_gains
-from deniable.portfolio.initial_price import SampledLosses
-from deniable.portfolio.pieces import (
-    Losses,
-    Pieces,
-    cells_of_group,
-    cells_of_loners,
-    clip_pieces,
-    cut_into_pieces,
-    join_cells,
-)
 from deniable.portfolio.problem import (
     NanoArray,
     Portfolio,
@@ -41,15 +31,17 @@ from deniable.portfolio.problem import (
     require_portfolio,
 )
 from deniable.portfolio.rows import over_commitment
-from deniable.portfolio.search import Best, Search, SearchResult
+from deniable.portfolio.solver import ROUNDING, Division, divide
+from deniable.portfolio.units import Units
 from deniable.strategies import STRATEGIES
+from deniable.strategies.kernel_rules import Simulated
 
 if TYPE_CHECKING:
     import polars as pl
     from altair.typing import ChartType
 
 CERTIFIED_GAP = 1e-4
-TIME_LIMIT = 10.0
+_ROOM = 1e-6  # nats: a unit with less room than that has all that helps it
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +56,16 @@ class Allocation:
         strategies: name of each experiment's strategy.
         regret: loss of each experiment at its budget: the bound or the expected lost clicks, times
             the value of a click.
-        saved: reduction of the loss compared with budget 0.
-        marginal_gain: what the last nano-nat of each saved, in regret per nat.
+        saved: reduction of the loss compared with the experiment's least budget, which is 0 unless
+            it has a minimum or a commitment.
+        marginal_gain: what the next nat of each would save, whether or not it may have it.
         shadow_value: lambda, the regret that one more nat of firm budget would save.
         total_regret: the sum of the losses.
         lower_bound: no allocation has a smaller sum.
-        total_saved: reduction of total_regret compared with the smallest possible budgets.
+        total_saved: the sum of `saved`.
         relative_gap: (total_regret - lower_bound) relative to the largest saving that the lower
             bound allows: at most this share of it is missed.
-        certified: whether the requested gap was reached within the time limit.
-        nodes: nodes of the branch-and-bound search; 1 if none was needed.
+        certified: whether the requested gap was reached.
         seconds: run time.
         curves: the losses as functions of the budget.
         curve: index of each experiment's curve.
@@ -97,7 +89,6 @@ class Allocation:
     total_saved: float
     relative_gap: float
     certified: bool
-    nodes: int
     seconds: float
     curves: Curves = field(repr=False)
     curve: IntArray = field(repr=False)
@@ -123,6 +114,11 @@ class Allocation:
         return np.asarray(self.budgets > 0.999 * self.curves.useful[self.curve])
 
     @property
+    def at_limit(self) -> NDArray[np.bool_]:
+        """Which experiments may not have more, because of a maximum or a commitment."""
+        return np.asarray(self.budgets_nano >= self.portfolio.max_nano)
+
+    @property
     def certificate(self) -> str:
         """What is proven, as text.
 
@@ -132,19 +128,75 @@ class Allocation:
         part = f"{gap_words(self.relative_gap)} of the possible saving"
         if self.certified:
             return f"Certified: at most {part} is missed."
-        return f"NOT certified: up to {part} may be missed. The time given was too short for more."
+        return f"NOT certified: up to {part} may be missed."
 
-    def policies(self) -> dict[str, Policy]:
+    def policies(self) -> dict[str, Simulated]:
         """Return the simulator's policies by experiment id: the strategy at its budget.
 
         >>> found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000], form="paper"), 2.5)
         >>> found.policies()["e2"].risk_cap
         2.5
         """
-        rows = zip(
-            *(self.portfolio.ids, self.portfolio.arms, self.strategies, self.budgets), strict=True
+        rows = zip(self.portfolio.ids, self.strategies, self.budgets, strict=True)
+        return {name: STRATEGIES[kind](float(budget)) for name, kind, budget in rows}
+
+    def what_if(self, firm_budgets: Sequence[float] | None = None, *, n_points: int = 33) -> WhatIf:
+        """Return the optimum for other firm budgets.
+
+        Args:
+            firm_budgets: in nats; by default from the smallest possible to the largest useful.
+            n_points: number of firm budgets by default, denser where the curve bends.
+
+        >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
+        >>> curve = allocate(two, 4, regime="dynamic").what_if([1.5, 4])
+        >>> curve.total_regret.round(1).tolist(), round(curve.unlimited_cost, 4)
+        ([8934.9, 5938.2], 4.7215)
+        """
+        units = _units(self.portfolio, self.regime)
+        least, most = units.least_cost / NANO, units.useful_cost / NANO
+        if firm_budgets is None:
+            points = check.whole("n_points", n_points, 2)
+            budgets = least + (most - least) * np.linspace(0, 1, points) ** 2
+            budgets = np.ceil(budgets * NANO) / NANO
+        else:
+            given = np.asarray(firm_budgets, dtype=float)
+            budgets = np.unique(check.nonnegative("firm_budgets", given))
+        found = [allocate(self.portfolio, float(b), regime=self.regime) for b in budgets]
+        return WhatIf(
+            budgets,
+            np.array([a.total_regret for a in found]),
+            np.array([a.lower_bound for a in found]),
+            np.array([a.shadow_value for a in found]),
+            tuple(a.certified for a in found),
+            most,
         )
-        return {name: STRATEGIES[kind](int(k), float(b)).policy() for name, k, kind, b in rows}
+
+    def budget_for_share(self, share: float) -> float:
+        """Return the smallest firm budget that reaches a share of what an unlimited one saves.
+
+        Args:
+            share: 0.9 for 90% of the saving.
+
+        Returns:
+            Nats, rounded up to a millionth.
+
+        >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
+        >>> round(allocate(two, 4).budget_for_share(0.9), 3)
+        2.7
+        """
+        part = check.single("share", check.probability("share", share))
+        units = _units(self.portfolio, self.regime)
+
+        def regret(firm_budget: float) -> float:
+            return allocate(self.portfolio, firm_budget, regime=self.regime).total_regret
+
+        low, high = units.least_cost / NANO, units.useful_cost / NANO
+        worst, best = regret(low), regret(high)
+        target = worst - part * (worst - best)
+        if part in (0, 1) or best >= worst:
+            return high if part == 1 and best < worst else low
+        root = brentq(lambda firm_budget: regret(firm_budget) - target, low, high, xtol=5e-7)
+        return float(np.ceil((root + 5e-7) * 1e6) / 1e6)
 
     def chart(self, *, compared: bool = False) -> ChartType:
         """Chart budgets, marginal gains and the what-if curve with Altair.
@@ -199,180 +251,79 @@ class Allocation:
             "relative_gap": self.relative_gap,
             "certified": self.certified,
             "certificate": self.certificate,
-            "nodes": self.nodes,
             "seconds": self.seconds,
             "experiments": self.frame().to_dicts(),
         }
 
 
-class Allocator:
-    """A portfolio prepared once, for allocating any number of firm budgets.
+@dataclass(frozen=True, eq=False)
+class WhatIf:
+    """The optimum for each of several firm budgets.
 
-    >>> portfolio = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
-    >>> allocator = Allocator(portfolio, regime="dynamic")
-    >>> allocator.allocate(4).budgets.round(4).tolist()
-    [1.2711, 2.7289]
+    Attributes:
+        firm_budgets: in nats, ascending.
+        total_regret: the smallest total found for each.
+        lower_bound: proven lower bound for each.
+        shadow_value: lambda at each.
+        certified: whether each reached the usual gap.
+        unlimited_cost: the firm budget beyond which nothing is gained.
+
+    >>> one = allocate(Portfolio.from_sizes([2], [10_000], form="paper"), 1)
+    >>> one.what_if(n_points=3).share_of_gain.round(3).tolist()
+    [0.0, 0.365, 1.0]
     """
 
-    def __init__(self, portfolio: Portfolio, regime: str = "flexible") -> None:
-        """Cut every experiment's bound into convex and concave pieces."""
-        require_portfolio(portfolio)
-        self.portfolio, self.regime = portfolio, check_regime(regime)
-        self.curves = build_curves(portfolio, self.regime)
-        self.losses, self.pieces, self.sampled = _prepare(portfolio, self.curves)
-        self.twins = _twins(portfolio)
-        self.least_nano = portfolio.cost(portfolio.min_nano)
+    firm_budgets: FloatArray
+    total_regret: FloatArray
+    lower_bound: FloatArray
+    shadow_value: FloatArray
+    certified: tuple[bool, ...]
+    unlimited_cost: float
 
-    def allocate(
-        self,
-        firm_budget: float,
-        *,
-        reserve: float = 0.0,
-        gap: float = CERTIFIED_GAP,
-        time_limit: float = TIME_LIMIT,
-    ) -> Allocation:
-        """Return the best allocation; see `allocate`."""
-        started = time.monotonic()
-        available = firm_nano("firm_budget", firm_budget) - firm_nano("reserve", reserve)
-        if available < self.least_nano:
-            raise self._over_committed(available)
-        target = check.single("gap", check.probability("gap", gap, open_at_zero=True))
-        limit = check.single("time_limit", check.nonnegative("time_limit", time_limit))
-        nats = available / NANO
-        pieces, origin, sampled = self._within(nats)
-        search = Search(self.losses, pieces, nats, sampled.initial_price(nats), self.twins)
-        result = search.run(0.9 * target, started + limit)  # leave some of the gap for rounding
-        found, demand = result.best, search.demand
-        if origin is not None:  # ends due to the firm budget are not ends of the losses
-            found = Best(found.loss, found.budget, origin[found.piece])
-            demand = Demand(self.losses, self.pieces)
-        best, shadow = equalize_gains(demand, found, nats)
-        return self._round(best, shadow, result, available, target, started)
+    @property
+    def share_of_gain(self) -> FloatArray:
+        """The share of the largest possible saving that each budget reaches, if the curve spans it."""
+        most = self.total_regret[0] - self.total_regret[-1]
+        saved = self.total_regret[0] - self.total_regret
+        return np.asarray(saved / most if most > 0 else np.ones_like(saved))
 
-    def _within(self, available: float) -> tuple[Pieces, IntArray | None, SampledLosses]:
-        """Return pieces up to what a unit could have if all others had their minimum.
 
-        Savings that would need more than that must not count in the bound: with a small budget,
-        they would be most of the apparent saving.
-        """
-        pieces, first = self.pieces, self.pieces.first
-        low, high = pieces.left[first], np.maximum.reduceat(pieces.right, first)
-        most = np.minimum(high, low + max(available - float(low.sum()), 0.0) + 1e-12)
-        if (most >= high).all():
-            return pieces, None, self.sampled
-        clipped, origin = clip_pieces(self.losses, pieces, np.arange(first.size), low, most)
-        return clipped, origin, self.sampled.up_to(most, clipped)
+def allocate(
+    portfolio: Portfolio,
+    firm_budget: float,
+    *,
+    regime: str = "flexible",
+    reserve: float = 0.0,
+    gap: float = CERTIFIED_GAP,
+) -> Allocation:
+    """Return the best division of the firm budget over the experiments, with its certificate.
 
-    def _over_committed(self, available: int) -> Exception:
-        held = np.flatnonzero(self.portfolio.min_nano > 0)
-        rows = [(int(row) + 1, self.portfolio.ids[row]) for row in held]
-        return over_commitment(rows, self.least_nano / NANO, max(available, 0) / NANO)
+    A portfolio is tabulated once, so another firm budget for the same object is faster.
 
-    def _round(
-        self,
-        best: Best,
-        shadow: float,
-        result: SearchResult,
-        available: int,
-        target: float,
-        started: float,
-    ) -> Allocation:
-        caps = self._whole_caps(best, available)
-        budgets, curve = self._per_experiment(caps, best)
-        nats = budgets / NANO
-        everyone = np.arange(self.portfolio.size)
-        regret = self.curves.regret(curve, nats)
-        zero = self._zero_regret()
-        just_below = np.maximum(nats - 1 / NANO, 0.0)
-        total = math.fsum(regret)
-        least = self.losses.base
-        saved = math.fsum([*least, *-regret])
-        possible = max(-result.lower_bound, saved)
-        # Savings below the rounding error of the sum count as none.
-        noise = 2 * ROUNDING * math.fsum(least)
-        relative = (possible - saved) / possible if possible > noise else 0.0
-        assert (self.curves.experiment[curve] == everyone).all()
-        return Allocation(
-            portfolio=self.portfolio,
-            regime=self.regime,
-            firm_nano=available,
-            budgets_nano=budgets,
-            strategies=self.curves.strategies(curve),
-            regret=regret,
-            saved=zero - regret,
-            marginal_gain=self.curves.gain(curve, just_below),
-            shadow_value=shadow,
-            total_regret=total,
-            lower_bound=min(math.fsum(least) - possible, total),
-            total_saved=saved,
-            relative_gap=relative,
-            certified=relative <= target,
-            nodes=result.nodes,
-            seconds=time.monotonic() - started,
-            curves=self.curves,
-            curve=curve,
-        )
+    Args:
+        portfolio: the experiments; its objective is minimized.
+        firm_budget: Gamma, in nats.
+        regime: "flexible" lets each experiment have its best strategy; a strategy's name allows
+            only that one. An experiment's own setting takes precedence.
+        reserve: amount to keep for future experiments.
+        gap: stop once at most this share of the possible saving can be missed.
 
-    def _whole_caps(self, best: Best, available: int) -> NanoArray:
-        """Return the units' budgets in whole nano-nats, exactly within the firm budget."""
-        first, pieces = self.pieces.first, self.pieces
-        low = np.ceil(pieces.left[first] * NANO - 1e-3).astype(np.int64)
-        high = np.floor(np.maximum.reduceat(pieces.right, first) * NANO + 1e-3).astype(np.int64)
-        high = np.maximum(low, high)
-        caps = np.clip(np.floor(best.budget * NANO + 1e-3).astype(np.int64), low, high)
-        over = int(caps.sum()) - available
-        # Rounding changes the sum by at most a nano-nat per unit. Units inside their pieces
-        # compensate: at an end a bound may have a kink, or rise like a square root beyond it.
-        inside = np.minimum(
-            best.budget - pieces.left[best.piece], pieces.right[best.piece] - best.budget
-        )
-        for unit in np.argsort(-inside):
-            if over == 0 or over < -caps.size or (over < 0 and inside[unit] < 1e-6):
-                break
-            room = low[unit] - caps[unit], high[unit] - caps[unit]
-            change = int(np.clip(-over, *room))
-            caps[unit] += change
-            over += change
-        return caps
-
-    def _per_experiment(self, caps: NanoArray, best: Best) -> tuple[NanoArray, IntArray]:
-        """Return each experiment's budget and curve, from the units' budgets."""
-        portfolio = self.portfolio
-        budgets = np.zeros(portfolio.size, dtype=np.int64)
-        curve = np.zeros(portfolio.size, dtype=np.int64)
-        loners = portfolio.loners
-        cells = self.losses.cells
-        budgets[loners] = caps[: loners.size]
-        start = cells.start[self.pieces.cell[best.piece[: loners.size]]]
-        curve[loners] = cells.term_curve[start] if loners.size else start
-        for unit, rows in enumerate(portfolio.members, start=loners.size):
-            budgets[rows], curve[rows] = self._under_cap(rows, int(caps[unit]))
-        return budgets, curve
-
-    def _under_cap(self, rows: IntArray, cap: int) -> tuple[NanoArray, IntArray]:
-        """Return what the members of a group do with its cap: each its own best at or below it."""
-        mine = np.flatnonzero(np.isin(self.curves.experiment, rows))
-        _, unit = np.unique(self.curves.experiment[mine], return_inverse=True)
-        losses = Losses(self.curves, cells_of_loners(self.curves, mine, unit))
-        pieces, _ = cut_into_pieces(losses)
-        low = self.portfolio.low[np.sort(rows)]
-        narrowed, _ = clip_pieces(
-            losses, pieces, np.arange(rows.size), low, np.maximum(low, cap / NANO)
-        )
-        response = Demand(losses, narrowed).at(0.0)
-        nano = np.floor(response.budget * NANO + 1e-3).astype(np.int64)
-        own = losses.cells.term_curve[losses.cells.start[narrowed.cell[response.piece]]]
-        place = np.argsort(np.argsort(rows))
-        least, most = self.portfolio.min_nano[rows], np.maximum(self.portfolio.min_nano[rows], cap)
-        return np.clip(nano[place], least, most), own[place]
-
-    def _zero_regret(self) -> FloatArray:
-        """Return the smallest bound of each experiment at budget 0 over its curves."""
-        curves = self.curves
-        at_zero = curves.regret(np.arange(curves.experiment.size), np.zeros(curves.experiment.size))
-        least = np.full(self.portfolio.size, np.inf)
-        np.minimum.at(least, curves.experiment, at_zero)
-        return least
+    >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
+    >>> allocate(two, 1.5, regime="dynamic").budgets.tolist()
+    [0.0, 1.5]
+    """
+    require_portfolio(portfolio)
+    started = time.monotonic()
+    available = firm_nano("firm_budget", firm_budget) - firm_nano("reserve", reserve)
+    target = check.single("gap", check.probability("gap", gap, open_at_zero=True))
+    units = _units(portfolio, check_regime(regime))
+    if available < units.least_cost:
+        held = np.flatnonzero(portfolio.min_nano > 0)
+        rows = [(int(row) + 1, portfolio.ids[row]) for row in held]
+        raise over_commitment(rows, units.least_cost / NANO, max(available, 0) / NANO)
+    # Some of the gap is left for rounding.
+    division = divide(units, available / NANO, 0.9 * target)
+    return _allocation(units, regime, division, available, target, started)
 
 
 def gap_words(gap: float) -> str:
@@ -386,59 +337,82 @@ def gap_words(gap: float) -> str:
     return f"{finest.quantize(step, rounding=ROUND_CEILING).normalize():f}%"
 
 
-def allocate(
-    portfolio: Portfolio,
-    firm_budget: float,
-    *,
-    regime: str = "flexible",
-    reserve: float = 0.0,
-    gap: float = CERTIFIED_GAP,
-    time_limit: float = TIME_LIMIT,
+@lru_cache(maxsize=8)
+def _units(portfolio: Portfolio, regime: str) -> Units:
+    return Units(portfolio, build_curves(portfolio, regime))
+
+
+def _allocation(
+    units: Units,
+    regime: str,
+    division: Division,
+    available: int,
+    target: float,
+    started: float,
 ) -> Allocation:
-    """Return the best division of the firm budget over the experiments, with its certificate.
+    portfolio, curves = units.portfolio, units.curves
+    caps = _whole_caps(units, division, available)
+    budgets, curve = units.per_experiment(caps)
+    nats = budgets / NANO
+    regret = curves.regret(curve, nats)
+    least = _least_regret(portfolio, curves)
+    total, base = math.fsum(regret), math.fsum(units.base)
+    # A member of a layer may have what the layer's largest minimum costs anyway, so the saving that
+    # the proof is about starts there.
+    reached = math.fsum([*units.base, *-regret])
+    possible = max(-division.lower_bound, reached)
+    # Savings below the rounding error of the sum count as none.
+    relative = (possible - reached) / possible if possible > 2 * ROUNDING * base else 0.0
+    return Allocation(
+        portfolio=portfolio,
+        regime=regime,
+        firm_nano=available,
+        budgets_nano=budgets,
+        strategies=curves.strategies(curve),
+        regret=regret,
+        saved=least - regret,
+        marginal_gain=np.where(
+            nats >= curves.useful[curve], 0.0, np.maximum(curves.gain(curve, nats), 0.0)
+        ),
+        shadow_value=_next_nat(units, caps / NANO),
+        total_regret=total,
+        lower_bound=min(base - possible, total),
+        total_saved=math.fsum([*least, *-regret]),
+        relative_gap=relative,
+        certified=relative <= target,
+        seconds=time.monotonic() - started,
+        curves=curves,
+        curve=curve,
+    )
 
-    Args:
-        portfolio: the experiments; its objective is minimized.
-        firm_budget: Gamma, in nats.
-        regime: "flexible" lets each experiment have its best strategy; a strategy's name allows
-            only that one. An experiment's own setting takes precedence.
-        reserve: amount to keep for future experiments.
-        gap: prove that at most this share of the possible saving is missed.
-        time_limit: seconds after which the best result so far is returned, with its gap.
 
-    >>> two = Portfolio.from_sizes([2, 2], [1000, 10_000], form="paper")
-    >>> allocate(two, 1.5, regime="dynamic").budgets.tolist()
-    [0.0, 1.5]
-    """
-    allocator = Allocator(portfolio, regime)
-    return allocator.allocate(firm_budget, reserve=reserve, gap=gap, time_limit=time_limit)
-
-
-def _prepare(portfolio: Portfolio, curves: Curves) -> tuple[Losses, Pieces, SampledLosses]:
-    """Prepare the units. Single experiments come first, in order, then groups."""
-    unit = np.full(portfolio.size, -1)
-    unit[portfolio.loners] = np.arange(portfolio.loners.size)
-    alone = np.flatnonzero(unit[curves.experiment] >= 0)
-    parts = [cells_of_loners(curves, alone, unit[curves.experiment[alone]])]
-    for number, rows in enumerate(portfolio.members, start=portfolio.loners.size):
-        parts.append(cells_of_group(curves, rows, number))
-    losses = Losses(curves, join_cells(parts))
-    return losses, *cut_into_pieces(losses)
+def _whole_caps(units: Units, division: Division, available: int) -> NanoArray:
+    """Return the units' budgets in whole nano-nats, exactly within the firm budget."""
+    low = np.ceil(units.low * NANO - 1e-3).astype(np.int64)
+    high = np.maximum(low, np.floor(units.high * NANO + 1e-3).astype(np.int64))
+    caps = np.clip(np.floor(division.budget * NANO + 1e-3).astype(np.int64), low, high)
+    # Rounding changes the sum by at most a nano-nat per unit. Units far from their ends compensate:
+    # at an end a bound may have a kink, or rise like a square root beyond it.
+    inside = np.minimum(division.budget - units.low, units.high - division.budget)
+    left = available - int(caps.sum())
+    for unit in np.argsort(-inside):
+        if left == 0 or left > caps.size:
+            break
+        change = int(np.clip(left, low[unit] - caps[unit], high[unit] - caps[unit]))
+        caps[unit] += change
+        left -= change
+    return caps
 
 
-def _twins(portfolio: Portfolio) -> IntArray | None:
-    """Return labels of the units, equal for interchangeable single experiments; None without any."""
-    rows = portfolio.loners
-    columns: list[IntArray | FloatArray] = [
-        *(portfolio.arms, portfolio.segments, portfolio.strategy_codes),
-        *(portfolio.visitors, portfolio.min_nano, portfolio.max_nano, portfolio.worth),
-    ]
-    known = portfolio.known
-    if known is not None:
-        kinds = {shares: number for number, shares in enumerate(dict.fromkeys(known.shares))}
-        sizes = np.array([kinds[shares] for shares in known.shares])
-        columns += [known.base_rate, known.lift, known.heterogeneity, sizes]
-    table = np.stack([column[rows] for column in columns], axis=1)
-    _, label = np.unique(table, axis=0, return_inverse=True)
-    twins = np.concatenate([label.ravel(), rows.size + np.arange(len(portfolio.members))])
-    return None if np.unique(twins).size == twins.size else twins
+def _next_nat(units: Units, budget: FloatArray) -> float:
+    """Return what one more nat of firm budget would save, given to the unit that it helps most."""
+    room = np.flatnonzero(units.high - budget > _ROOM)
+    return float(units.gain(room, budget[room] + 2 / NANO).max(initial=0.0))
+
+
+def _least_regret(portfolio: Portfolio, curves: Curves) -> FloatArray:
+    """Return the loss of each experiment at its least budget, with its best strategy there."""
+    each = np.arange(curves.experiment.size)
+    least = np.full(portfolio.size, np.inf)
+    np.minimum.at(least, curves.experiment, curves.regret(each, curves.low))
+    return least

@@ -216,13 +216,6 @@ class Portfolio:
         return self.max_nano / NANO
 
     @cached_property
-    def strategy_codes(self) -> NanoArray:
-        """Index of each strategy in the list of all, -1 if the solver chooses."""
-        known = list(STRATEGIES)
-        codes = [-1 if name is None else known.index(name) for name in self.strategies]
-        return np.array(codes, dtype=np.int64)
-
-    @cached_property
     def members(self) -> tuple[NanoArray, ...]:
         """Rows of each group, in order of first appearance, without single experiments."""
         rows: dict[str, list[int]] = {}

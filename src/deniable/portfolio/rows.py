@@ -18,7 +18,7 @@ KNOWN = ("base_rate", "lift", "heterogeneity", "shares", "value")
 """Optional knowledge about an experiment. With a base rate, its expected loss can be computed."""
 OPTIONAL = ("segments", "strategy", "min_budget", "max_budget", "committed", "layer", *KNOWN)
 COLUMNS = REQUIRED + OPTIONAL
-SYNONYMS = {"n_arms": "arms", "n_segments": "segments", "horizon": "visitors", "group": "layer"}
+SYNONYMS = {"n_arms": "arms", "n_segments": "segments", "horizon": "visitors"}
 """Names of Python arguments elsewhere in the library, and the former name of a layer."""
 _LARGEST_COUNT = 10**15
 _LARGEST_BUDGET = 1e6
@@ -104,9 +104,9 @@ def _row(values: Mapping[str, object], wrong: list[str], form: Form) -> Row:
                 f"shares={len(shares)} of them: expected one for each of {segments} segments"
             )
     strategy = _text(values.get("strategy"))
-    known = [name for name, kind in STRATEGIES.items() if form in kind.forms]
-    if strategy is not None and strategy not in known:
-        wrong.append(f"strategy={strategy!r}: expected {' or '.join(known)}, or nothing")
+    names = [name for name, kind in STRATEGIES.items() if form in kind.forms]
+    if strategy is not None and strategy not in names:
+        wrong.append(f"strategy={strategy!r}: expected {' or '.join(names)}, or nothing")
     elif strategy is not None and not STRATEGIES[strategy].fits(arms, segments):
         limit = STRATEGIES[strategy].largest
         wrong.append(f"strategy={strategy!r}: expected at most {limit} arms and {limit} segments")
@@ -120,13 +120,15 @@ def _row(values: Mapping[str, object], wrong: list[str], form: Form) -> Row:
     if held is not None and least is not None and held < least:
         wrong.append(f"committed={held:g} is below min_budget={least:g}")
     layer = _text(values.get("layer"))
-    rate, lift, mixed = (_part(values, name, within, wrong) for name, within in _PARTS.items())
+    rate, lift, mixed = (
+        _amount(values, column, wrong) for column in ("base_rate", "lift", "heterogeneity")
+    )
     if _missing(values.get("base_rate")):
         told = [column for column in ("lift", "heterogeneity") if not _missing(values.get(column))]
         wrong += [f"{column}={values[column]!r}: expected a base_rate beside it" for column in told]
     return Row(
         *(name or "", arms, visitors, segments, strategy, least, most, held, layer),
-        *(rate, lift, mixed, shares, _worth(values, wrong)),
+        *(rate, lift, mixed, shares, _amount(values, "value", wrong)),
     )
 
 
@@ -166,47 +168,26 @@ def _count(values: Mapping[str, object], column: str, least: int, wrong: list[st
     return int(number)
 
 
-def _amount(values: Mapping[str, object], column: str, wrong: list[str]) -> float | None:
-    value = values.get(column)
-    if _missing(value):
-        return None
-    number = _number(value)
-    if number is None or not 0 <= number <= _LARGEST_BUDGET:
-        wrong.append(f"{column}={value!r}: expected a number of nats, 0 or more")
-        return None
-    return number
-
-
-_PARTS = {
+_NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    **dict.fromkeys(
+        ("min_budget", "max_budget", "committed"),
+        ("a number of nats, 0 or more", lambda x: 0 <= x <= _LARGEST_BUDGET),
+    ),
     "base_rate": ("a click rate above 0 and below 1", lambda x: 0 < x < 1),
     "lift": ("a relative difference above 0, up to 1", lambda x: 0 < x <= 1),
     "heterogeneity": ("a number from 0 to 1", lambda x: 0 <= x <= 1),
+    "value": ("what a click is worth, above 0", lambda x: 0 < x <= _LARGEST_WORTH),
 }
+"""Column -> what is allowed, in words and as a check."""
 
 
-def _part(
-    values: Mapping[str, object],
-    column: str,
-    within: tuple[str, Callable[[float], bool]],
-    wrong: list[str],
-) -> float | None:
-    value, (words, good) = values.get(column), within
+def _amount(values: Mapping[str, object], column: str, wrong: list[str]) -> float | None:
+    value, (words, allowed) = values.get(column), _NUMBERS[column]
     if _missing(value):
         return None
     number = _number(value)
-    if number is None or not good(number):
+    if number is None or not allowed(number):
         wrong.append(f"{column}={value!r}: expected {words}")
-        return None
-    return number
-
-
-def _worth(values: Mapping[str, object], wrong: list[str]) -> float | None:
-    value = values.get("value")
-    if _missing(value):
-        return None
-    number = _number(value)
-    if number is None or not 0 < number <= _LARGEST_WORTH:
-        wrong.append(f"value={value!r}: expected what a click is worth, above 0")
         return None
     return number
 

@@ -1,4 +1,8 @@
-"""Alternative rules that a firm might use: each experiment's best budget, an equal split, nothing."""
+"""Alternative rules that a firm might use: each experiment's best budget, an equal split, nothing.
+
+A budget is a cap: as in an allocation, an experiment leaves unspent what hardly helps it. So no rule
+within the firm budget is better than the optimum.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +175,7 @@ def _outcome(
     name: str, portfolio: Portfolio, curves: Curves, budgets: NanoArray, firm_budget: float
 ) -> RuleOutcome:
     index = np.arange(curves.experiment.size)
-    regret = curves.regret(index, budgets[curves.experiment] / NANO)
+    regret = curves.regret(index, np.minimum(budgets[curves.experiment] / NANO, curves.high))
     order = np.lexsort((regret, curves.experiment))
     chosen = order[np.append(True, np.diff(curves.experiment[order]) != 0)]
     cost = portfolio.cost(budgets)

@@ -53,6 +53,31 @@ def meaning(found: Allocation) -> str:
     return "Clicks lost and saved are bounds."
 
 
+def next_nat(found: Allocation) -> str:
+    """What one more nat of firm budget would save, as a sentence.
+
+    >>> from deniable.portfolio.allocation import allocate
+    >>> from deniable.portfolio.problem import TWO_EXPERIMENTS
+    >>> next_nat(allocate(TWO_EXPERIMENTS, 5))
+    'One more nat would save nothing: every experiment has all that helps it.'
+    """
+    if found.shadow_value > 0:
+        return f"One more nat would save about {found.shadow_value:,.4g} (lambda)."
+    limited = bool((found.at_limit & ~found.has_all).any())
+    rest = " or may have" if limited else ""
+    return f"One more nat would save nothing: every experiment has all that helps it{rest}."
+
+
+def next_gain(found: Allocation) -> list[str]:
+    """What the next nat of each experiment would save; "limit" if it may not have more."""
+    return [
+        "0" if full else "limit" if limited else short(float(gain))
+        for full, limited, gain in zip(
+            found.has_all, found.at_limit, found.marginal_gain, strict=True
+        )
+    ]
+
+
 def against(value: float, other: float) -> str:
     """A loss beside another one; what rounds to no difference is told as none.
 

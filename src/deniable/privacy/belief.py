@@ -1,8 +1,8 @@
-"""What a watcher can infer: the meaning of a budget, from one shown arm and from the response to it.
+"""What a tracker can infer: the meaning of a budget, from one shown arm and from the response to it.
 
-A Bayesian watcher multiplies its prior odds by the evidence of the shown arm and that of the response:
+A Bayesian tracker multiplies its prior odds by the evidence of the shown arm and that of the response:
 ``posterior odds = prior odds x R_A(shown arm) x R_Y(response | shown arm)``, where each factor
-counts only if the watcher's channel is open. The mechanism bounds R_A by e^budget. R_Y is measured
+counts only if the tracker's channel is open. The mechanism bounds R_A by e^budget. R_Y is measured
 and reported, but not part of the promise.
 """
 
@@ -63,7 +63,7 @@ def belief_curve(risk: float, n_points: int = 201) -> tuple[FloatArray, FloatArr
 
 
 def budget_for_belief(prior: ArrayLike, belief: ArrayLike) -> Floats:
-    """Return the largest budget that keeps a watcher with this prior at or below this belief.
+    """Return the largest budget that keeps a tracker with this prior at or below this belief.
 
     This is the difference of the log odds. It is infinite for a prior of 0, which never moves. The
     belief must not be below the prior, because no budget can promise that.
@@ -82,19 +82,19 @@ def budget_for_belief(prior: ArrayLike, belief: ArrayLike) -> Floats:
     return check.unwrap(np.where((p == 0) | (q == 1), np.inf, np.where(p == q, 0.0, budget)))
 
 
-# -- a Bayesian watcher ----------------------------------------------------------------------------
+# -- a Bayesian tracker ----------------------------------------------------------------------------
 
 Matrix: TypeAlias = Sequence[Sequence[float]] | FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class Tracker:
-    """A watcher: a third party that knows the mechanism and observes through the open channels.
+    """A tracker: a third party that knows the mechanism and observes through the open channels.
 
     Attributes:
         shown_given_segment: probability of each shown arm (row) for each segment (column), (K, J).
         click_given_shown: click rate of each arm (row) in each segment (column), (K, J).
-        sees_output: whether the watcher sees the shown arm.
+        sees_output: whether the tracker sees the shown arm.
         sees_response: whether it sees the click, which requires seeing the shown arm.
 
     >>> shown = [[0.73, 0.27], [0.27, 0.73]]

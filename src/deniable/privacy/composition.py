@@ -3,7 +3,7 @@
 Within an experiment visitors are disjoint, so its risk is the largest of theirs (parallel
 composition), given one draw per visitor. Over experiments, a visitor's risks add up (sequential
 composition). Accounts are kept in whole nano-nats: debits are rounded up and limits down, so
-rounding never favours the watcher.
+rounding never favours the tracker.
 """
 
 from __future__ import annotations

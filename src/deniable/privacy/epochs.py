@@ -2,7 +2,7 @@
 
 An epoch ends when the decisions of all segments together have grown by a given factor, and by a
 minimum number. Both depend only on the numbers of arms and segments, not on any visitor's segment
-or reward. The service and the simulator publish by this rule. As measured in docs/trace.md, it
+or reward. The service and the simulator publish by this rule. As measured in docs/publishing.md, it
 loses less than 3% of learning compared with per-visitor updates.
 """
 
@@ -17,9 +17,6 @@ shown for a whole epoch, so epochs have to be shorter.
 
 FEW_ARMS = 10
 """The largest step is used up to this number of arms."""
-
-TRACE_GROWTH = 2.0
-"""Growth with a trace budget. Every publication adds noise, so a few large steps are better."""
 
 LEAST_NEW = 100
 """Minimum decisions per epoch."""
@@ -42,41 +39,37 @@ class Epochs(NamedTuple):
     least: int
 
 
-def epochs_of(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
+def epochs_of(n_arms: int, n_segments: int) -> Epochs:
     """Return the service's publication schedule for an experiment.
 
     Decisions grow by 5% up to 10 arms and by 4/K^2 above, which is 1% from 20 on. They also grow by
-    at least J min(5 K, 60), and by at least 100. With a trace budget they double, and grow by at
-    least 100.
+    at least J min(5 K, 60), and by at least 100.
 
     Args:
         n_arms: K.
         n_segments: J.
-        trace: whether there is a trace budget.
 
     >>> epochs_of(2, 2), epochs_of(10, 20)
     (Epochs(growth=1.05, least=100), Epochs(growth=1.05, least=1000))
-    >>> epochs_of(20, 5), epochs_of(20, 5, trace=True)
-    (Epochs(growth=1.01, least=300), Epochs(growth=2.0, least=100))
+    >>> epochs_of(20, 5)
+    Epochs(growth=1.01, least=300)
     """
-    if trace:
-        return Epochs(TRACE_GROWTH, LEAST_NEW)
     step = LARGEST_STEP if n_arms <= FEW_ARMS else max(SMALLEST_STEP, 4 / n_arms**2)
     by_segment = min(LEAST_BY_ARM * n_arms, ENOUGH_BY_SEGMENT)
     return Epochs(1 + step, max(LEAST_NEW, by_segment * n_segments))
 
 
-def simulated_epochs(n_arms: int, n_segments: int, *, trace: bool = False) -> Epochs:
+def simulated_epochs(n_arms: int, n_segments: int) -> Epochs:
     """Return the simulator's schedule for the joint strategy and for one bandit for all segments.
 
     Up to 10 arms it is the service's. With more arms the service publishes up to five times more
     often. Such tables take long to compute, and tables that are 5% apart lose little
-    (docs/joint.md).
+    (research/joint.md).
 
     >>> simulated_epochs(2, 2) == epochs_of(2, 2), simulated_epochs(20, 5)
     (True, Epochs(growth=1.05, least=300))
     """
-    served = epochs_of(n_arms, n_segments, trace=trace)
+    served = epochs_of(n_arms, n_segments)
     return served._replace(growth=max(served.growth, 1 + LARGEST_STEP))
 
 
@@ -87,3 +80,18 @@ def due_at(decisions: int, epochs: Epochs) -> int:
     (100, 5250, 6000)
     """
     return max(decisions + epochs.least, int(decisions * epochs.growth))
+
+
+def last_due(decisions: int, stored: int, epochs: Epochs) -> int:
+    """Return the last number up to `stored` at which a table was due, after one of `decisions`.
+
+    A publisher that comes late, or finds a large batch, skips the numbers before. If none was due,
+    the result is `decisions`.
+
+    >>> last_due(0, 99, epochs_of(2, 2)), last_due(0, 350, epochs_of(2, 2))
+    (0, 300)
+    """
+    due = decisions
+    while (following := due_at(due, epochs)) <= stored:
+        due = following
+    return due

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from deniable import _validation as check
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.exact import SPACE, exp_floor
-from deniable.privacy.tables import Band, Row, fitted
+from deniable.privacy.tables import Row
 
 Rows: TypeAlias = tuple[tuple[int, ...], ...]
 """One row of K integers per segment, each row summing to 2^64."""
@@ -94,48 +94,6 @@ def mean_row(rows: Sequence[Row], weights: Sequence[int]) -> Row:
     for arm in sorted(range(len(row)), key=lambda arm: -(sums[arm] % total))[:missing]:
         row[arm] += 1
     return tuple(row)
-
-
-def floors_in_integers(floors: Sequence[float], budget_nano: int) -> Band:
-    """Return the band of floors l_a: [F_a, floor(e^budget F_a)] in units of 2^-64, for life.
-
-    An arm below 2^-32 is never shown again. The zero row is the floors, scaled to sum to 2^64.
-
-    >>> band = floors_in_integers([0.25, 0.25, 0], 10**9)
-    >>> band.floors == (2**62, 2**62, 0), band.zero == (2**63, 2**63, 0)
-    (True, True)
-    """
-    whole = [int(Fraction(float(floor)) * SPACE) for floor in floors]
-    whole = [floor if floor >= SMALLEST else 0 for floor in whole]
-    bound = exp_floor(budget_nano)
-    missing = -(-SPACE * bound.denominator // bound.numerator) - sum(whole)
-    if missing > 0:  # rounding down left no room for a row, for example at budget 0
-        whole[whole.index(max(whole))] += missing
-    if sum(whole) > SPACE:
-        whole[whole.index(max(whole))] -= sum(whole) - SPACE
-    return band_of_floors(tuple(whole), bound)
-
-
-def band_of_floors(floors: Row, bound: Fraction) -> Band:
-    """Return the band [F_a, floor(bound F_a)]. The zero row is F, scaled to sum to 2^64."""
-    ceilings = tuple(min(SPACE, floor * bound.numerator // bound.denominator) for floor in floors)
-    total = sum(floors)
-    return Band(
-        floors, ceilings, fitted([SPACE * floor // total for floor in floors], floors, ceilings)
-    )
-
-
-def rows_in_band(table: Sequence[Sequence[float]], band: Band) -> Rows:
-    """Return integer rows close to the table that lie inside a band.
-
-    Args:
-        table: P(arm | segment), arms by segments.
-        band: floors and ceilings.
-    """
-    return tuple(
-        fitted([int(Fraction(float(entry)) * SPACE) for entry in row], band.floors, band.ceilings)
-        for row in zip(*table, strict=True)
-    )
 
 
 def _parts(table: Sequence[Sequence[float]]) -> list[list[int]]:

@@ -101,7 +101,7 @@ class RandomizedResponse:
 
 @dataclass(frozen=True, eq=False)
 class ArmSpecificResponse:
-    """Weighted exploration: the shown arm j moves a watcher's odds by at most e^risks[j].
+    """Weighted exploration: the shown arm j moves a tracker's odds by at most e^risks[j].
 
     With c_j = 1 / (e^risk_j - 1) and C their sum, exploration is C / (1 + C) and the weights are
     c_j / C. A risk of 0 is allowed only for all arms at once, which is uniform.

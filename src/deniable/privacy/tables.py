@@ -1,7 +1,8 @@
 """Published tables: integer probabilities that keep the promise exactly.
 
 A row of a table holds one integer per arm, the arm's probability in units of 2^-64, and sums to
-2^64. A table has one row per segment, and a zero row for visitors whose arm must reveal nothing.
+2^64. A table has one row per listed segment, and one for all others. Visitors whose arm must reveal
+nothing are served from a neutral row, which depends on no data.
 
 The nested family (budgets b_j, c_j = 1/(e^b_j - 1), C = sum c, weights w_j = c_j/C):
 
@@ -9,8 +10,8 @@ The nested family (budgets b_j, c_j = 1/(e^b_j - 1), C = sum c, weights w_j = c_
 
 Any two tables of the family, for any two segments at any two times, differ by at most e^b_j in arm j.
 In integers, a `Band` is fixed when an experiment starts: floors F_j, ceilings U_j <= F_j e^b_j and a
-zero row W between them. Every row of the family stays inside the band, so the ratio of any two entries
-that were ever published is at most U_j/F_j <= e^b_j, in exact arithmetic.
+neutral row W between them. Every row of the family stays inside the band, so the ratio of any two
+entries that were ever published is at most U_j/F_j <= e^b_j, in exact arithmetic.
 """
 
 from __future__ import annotations
@@ -45,42 +46,42 @@ class Table:
 
     Attributes:
         rows: one row per listed segment, in declared order.
-        zero: the row for unlisted segments, non-members, holdouts, pauses and erased visitors.
+        unlisted: the row for all other segments.
 
-    >>> Table(rows=((2**63, 2**63), (2**62, 3 * 2**62)), zero=(2**63, 2**63)).worst_ratios()
+    >>> Table(rows=((2**63, 2**63), (2**62, 3 * 2**62)), unlisted=(2**63, 2**63)).worst_ratios()
     (Fraction(2, 1), Fraction(3, 2))
     """
 
     rows: tuple[Row, ...]
-    zero: Row
+    unlisted: Row
 
     def __post_init__(self) -> None:
         if not self.rows:
             raise InvalidArgumentError("rows", self.rows, "one row or more")
-        for row in (*self.rows, self.zero):
-            if len(row) != len(self.zero) or min(row) < 0 or sum(row) != SPACE:
+        for row in (*self.rows, self.unlisted):
+            if len(row) != len(self.unlisted) or min(row) < 0 or sum(row) != SPACE:
                 raise BrokenPromiseError("a row is not a probability distribution over the arms")
 
     @property
     def n_arms(self) -> int:
         """Number of arms, K."""
-        return len(self.zero)
+        return len(self.unlisted)
 
     def row(self, segment: int) -> Row:
-        """Return the row at a segment's index; the zero row for a negative index."""
-        return self.rows[segment] if segment >= 0 else self.zero
+        """Return the row at a segment's index; that of unlisted ones for a negative index."""
+        return self.rows[segment] if segment >= 0 else self.unlisted
 
     def worst_ratios(self) -> tuple[Fraction, ...]:
         """Return, per arm, the exact factor by which seeing it can move the odds between two segments.
 
-        The zero row counts as a segment. An arm that no row shows has the ratio 1. An arm that some
+        Unlisted segments count as one more. An arm that no row shows has the ratio 1. An arm that some
         rows show and others never show would prove the segment, and raises BrokenPromiseError.
         """
         return self._worst_ratios
 
     @cached_property
     def _worst_ratios(self) -> tuple[Fraction, ...]:
-        columns = zip(*self.rows, self.zero, strict=True)
+        columns = zip(*self.rows, self.unlisted, strict=True)
         return tuple(_ratio(min(column), max(column)) for column in columns)
 
     def check(self, budgets: Sequence[int]) -> tuple[Fraction, ...]:
@@ -92,12 +93,12 @@ class Table:
         return ratios
 
     def encoded(self) -> bytes:
-        """Encode the table as bytes: the zero row, then the segments' rows."""
+        """Encode the table as bytes: the row of unlisted segments, then the others."""
         return self._encoded
 
     @cached_property
     def _encoded(self) -> bytes:
-        entries = [*self.zero, *chain.from_iterable(self.rows)]
+        entries = [*self.unlisted, *chain.from_iterable(self.rows)]
         if max(entries) < SPACE:
             return _packed(len(entries)).pack(*entries)
         return b"".join([entry.to_bytes(_ENTRY_BYTES, "little") for entry in entries])
@@ -120,7 +121,7 @@ def decoded_table(encoded: bytes, n_arms: int) -> Table:
             for start in range(0, len(encoded), _ENTRY_BYTES)
         )
     rows = [entries[start : start + n_arms] for start in range(0, len(entries), n_arms)]
-    table = Table(rows=tuple(rows[1:]), zero=rows[0])
+    table = Table(rows=tuple(rows[1:]), unlisted=rows[0])
     vars(table)["_encoded"] = encoded  # every sequence of bytes has one meaning, and the reverse
     return table
 
@@ -140,8 +141,8 @@ def stored_table(encoded: bytes, counts: bytes, n_segments: int, n_arms: int) ->
     """Return a stored table in the current shape of its experiment, which may have grown since.
 
     Arms and segments are only appended, so positions keep their meaning. The table shows arms that
-    were added later to no visitor; segments that were added later get its zero row, as they did
-    when unlisted.
+    were added later to no visitor; segments that were added later get its row of unlisted ones, as
+    they did then.
 
     Args:
         encoded: as written by `Table.encoded`.
@@ -150,9 +151,9 @@ def stored_table(encoded: bytes, counts: bytes, n_segments: int, n_arms: int) ->
         n_segments: J, the current number of segments.
         n_arms: K, the current number of arms.
 
-    >>> even = Table(rows=((2**63, 2**63),), zero=(2**62, 3 * 2**62))
+    >>> even = Table(rows=((2**63, 2**63),), unlisted=(2**62, 3 * 2**62))
     >>> grown = stored_table(even.encoded(), b'{"shows": [[0, 0]]}', 2, 3)
-    >>> grown.rows[1] == grown.zero == (2**62, 3 * 2**62, 0)
+    >>> grown.rows[1] == grown.unlisted == (2**62, 3 * 2**62, 0)
     True
     """
     # Both only grow, so an equal size means the current shape.
@@ -167,8 +168,42 @@ def stored_table(encoded: bytes, counts: bytes, n_segments: int, n_arms: int) ->
     if len(table.rows) != then_segments or then_segments > n_segments or then_arms > n_arms:
         raise BrokenPromiseError("a stored table does not have the shape of its experiment")
     later_arms = (0,) * (n_arms - then_arms)
-    rows = table.rows + (table.zero,) * (n_segments - then_segments)
-    return Table(tuple(row + later_arms for row in rows), table.zero + later_arms)
+    rows = table.rows + (table.unlisted,) * (n_segments - then_segments)
+    return Table(tuple(row + later_arms for row in rows), table.unlisted + later_arms)
+
+
+def neutral_row(weights: Sequence[int]) -> Row:
+    """Return chances in proportion to whole weights, in units of 2^-64; one unit off at most.
+
+    >>> neutral_row([1, 1]) == (2**63, 2**63), neutral_row([3, 0, 1]) == (3 * 2**62, 0, 2**62)
+    (True, True)
+    """
+    total = sum(weights)
+    row = [SPACE * weight // total for weight in weights]
+    # Arms whose chance was rounded down most get the units that are left, so 0 stays 0.
+    by_rest = sorted(range(len(row)), key=lambda arm: -(SPACE * weights[arm] % total))
+    for arm in by_rest[: SPACE - sum(row)]:
+        row[arm] += 1
+    return tuple(row)
+
+
+def without_arm(neutral: Row, arm: int) -> Row:
+    """Return the neutral row after an arm was switched off: the others in the same proportions.
+
+    >>> without_arm((2**62, 2**62, 2**63), 2) == (2**63, 2**63, 0)
+    True
+    """
+    return neutral_row([0 if place == arm else entry for place, entry in enumerate(neutral)])
+
+
+def with_arm(neutral: Row) -> Row:
+    """Return the neutral row with one more arm, which gets the mean of the arms that are on.
+
+    >>> with_arm((2**63, 0, 2**63)) == neutral_row([1, 0, 1, 1])
+    True
+    """
+    shown = sum(entry > 0 for entry in neutral)
+    return neutral_row([*(shown * entry for entry in neutral), SPACE])
 
 
 def thresholds(row: Row) -> list[int]:
@@ -196,28 +231,28 @@ class Band:
     Attributes:
         floors: F_j, the smallest entry that arm j ever has.
         ceilings: U_j, the largest, at most F_j e^b_j.
-        zero: W, the zero row.
+        neutral: W, the row of risk 0.
 
-    >>> band((10**9, 10**9)).zero == (2**63, 2**63)
+    >>> band((10**9, 10**9)).neutral == (2**63, 2**63)
     True
     """
 
     floors: Row
     ceilings: Row
-    zero: Row
+    neutral: Row
 
     def check(self, budgets: Sequence[int]) -> None:
         """Raise BrokenPromiseError unless U_j <= F_j e^b_j for every arm and W is inside."""
-        for floor, ceiling, zero, budget in zip(
-            self.floors, self.ceilings, self.zero, budgets, strict=True
+        for floor, ceiling, neutral, budget in zip(
+            self.floors, self.ceilings, self.neutral, budgets, strict=True
         ):
             bound = exp_floor(budget)
             over = ceiling * bound.denominator > bound.numerator * floor
-            never = not (floor or zero or ceiling)  # an arm that is never shown
-            if over or not (never or 0 < floor <= zero <= ceiling):
+            never = not (floor or neutral or ceiling)  # an arm that is never shown
+            if over or not (never or 0 < floor <= neutral <= ceiling):
                 raise BrokenPromiseError(f"a band exceeds its budget of {budget} nano-nats")
-        if sum(self.zero) != SPACE:
-            raise BrokenPromiseError("the zero row of a band does not sum to 2^64")
+        if sum(self.neutral) != SPACE:
+            raise BrokenPromiseError("the neutral row of a band does not sum to 2^64")
 
     def holds(self, rows: Iterable[Row]) -> bool:
         """Whether all entries of these rows are within the limits."""
@@ -232,16 +267,16 @@ class Band:
 
         Args:
             greedy: indices of the greedy arms, which share the bonus.
-            bonus: beta/beta*, from 0 (the zero row) to 1 (the whole budget).
+            bonus: beta/beta*, from 0 (the neutral row) to 1 (the whole budget).
         """
         if not bonus:
-            return self.zero
+            return self.neutral
         numerator, denominator = bonus.numerator, bonus.denominator
         plain = list(self.floors)
         if numerator != denominator:
             plain = [
-                -(-(zero * denominator - numerator * (zero - floor)) // denominator)
-                for zero, floor in zip(self.zero, self.floors, strict=True)
+                -(-(whole * denominator - numerator * (whole - floor)) // denominator)
+                for whole, floor in zip(self.neutral, self.floors, strict=True)
             ]
         # The average of the rows in which each tied arm alone is greedy: all of them gain the same.
         share, odd = divmod(SPACE - sum(plain), len(greedy))
@@ -255,10 +290,10 @@ def band(budgets: Row) -> Band:
     """Compute the band of an experiment with these budgets (nano-nats, per arm).
 
     F_j = max(1, ceil(2^64 c_j/(1+C))), U_j = floor(F_j e^b_j), and W has the weights c_j/C,
-    adjusted to fit the band and sum to 2^64. Raises BrokenPromiseError if no zero row fits.
+    adjusted to fit the band and sum to 2^64. Raises BrokenPromiseError if no neutral row fits.
 
     >>> fixed = band((500_000_000, 10**9, 2 * 10**9))
-    >>> [round(entry / 2**64, 3) for entry in fixed.zero]
+    >>> [round(entry / 2**64, 3) for entry in fixed.neutral]
     [0.676, 0.255, 0.069]
     >>> [round(fixed.row([arm], Fraction(1))[arm] / 2**64, 3) for arm in range(3)]
     [0.775, 0.482, 0.353]
@@ -277,8 +312,8 @@ def band(budgets: Row) -> Band:
     for floor, risk in zip(floors, risks, strict=True):
         bound = exp_floor(risk)
         ceilings.append(min(SPACE, floor * bound.numerator // bound.denominator))
-    zero = fitted([SPACE * weight // total for weight in weights], floors, ceilings)
-    made = Band(tuple(floors), tuple(ceilings), zero)
+    neutral = fitted([SPACE * weight // total for weight in weights], floors, ceilings)
+    made = Band(tuple(floors), tuple(ceilings), neutral)
     made.check(risks)
     return made
 
@@ -402,4 +437,4 @@ def nested_table(
     )
     if not fixed.holds(rows):
         raise BrokenPromiseError("a row lies outside of its experiment's band")
-    return Table(rows, fixed.zero)
+    return Table(rows, fixed.neutral)

@@ -141,8 +141,6 @@ def _compare_experiment(
             segments=made.segments,
             budget=None if made.arm_specific else nats(made.budget_nano),
             strategy=made.strategy,
-            across_time=made.across_time,
-            trace_budget=None if made.trace_nano is None else nats(made.trace_nano),
             planned_visitors=made.planned_visitors,
             layer=made.layer,
             holdout=made.holdout / 1000,
@@ -216,7 +214,7 @@ def _compare_size(
     life = service.experiments
     # Segments first, so that the table made for a new arm already has their rows.
     for place, segment in enumerate(segments, len(stored.segments) + 1):
-        words = f"{key}: add segment {place}, zero row until the next table"
+        words = f"{key}: add segment {place}, unlisted until the next table"
         found.steps.append(Step(words, _silent(partial(life.add_segment, key, segment))))
     for version, arm in enumerate(arms, stored.version + 1):
         adding = partial(life.add_arm, key, arm.key, budget=arm.budget, label=arm.label)
@@ -315,12 +313,10 @@ def _silent(act: Callable[[], object]) -> Callable[[], None]:
 def _fixed(experiment: Experiment) -> JsonObject:
     """Return the settings that `create` fixes, by name."""
     return {
-        "arms": [(arm.key, arm.label, arm.budget_nano) for arm in experiment.arms],
+        "arms": [(arm.key, arm.label, arm.budget_nano, arm.weight) for arm in experiment.arms],
         "segments": experiment.segments,
         "budget": experiment.budget_nano,
         "strategy": experiment.strategy,
-        "across_time": experiment.across_time,
-        "trace_budget": experiment.trace_nano,
         "planned_visitors": experiment.planned_visitors,
         "layer": experiment.layer,
         "holdout": experiment.holdout,

@@ -19,9 +19,10 @@ from deniable.privacy.tables import stored_table
 from deniable.storage import account_rules, commitments, experiments, promises, times
 from deniable.storage.account import last_hours
 from deniable.storage.commitments import Entry
+from deniable.storage.erasure import tombstone
 from deniable.storage.ledger import Verification, chained, verify
-from deniable.storage.promise_entries import PromisedTable, promised_table, scores_of, table_problem
-from deniable.storage.records import SLOTS, Experiment
+from deniable.storage.promise_entries import PromisedTable, promised_table, table_problem
+from deniable.storage.records import SLOTS, Experiment, Role
 from deniable.storage.schema import (
     Query,
     counters,
@@ -31,7 +32,6 @@ from deniable.storage.schema import (
     tables,
     tombstones,
 )
-from deniable.storage.schema import commitments as commitment_rows
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
@@ -42,14 +42,27 @@ if TYPE_CHECKING:
     from deniable.audit.report import Audit
 
 _PAGE = 20_000
-_COLUMNS = ("visitor", "segment", "shown", "table", "role", "version", "reward")
+_COLUMNS = (
+    "visitor",
+    "segment",
+    "shown",
+    "table",
+    "role",
+    "version",
+    "reward",
+    "writer",
+    "seq",
+    "reward_writer",
+    "reward_seq",
+)
 
 
 class Audits:
     """The part of `Deniable` that checks its promises."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, key: bytes) -> None:
         self._store = store
+        self._key = key
 
     def promise(self, key: str) -> Promise:
         """Return what an experiment promises, over all its versions."""
@@ -65,8 +78,11 @@ class Audits:
         """
         from deniable.audit.checks import Check
         from deniable.audit.decisions import DecisionLog
+        from deniable.audit.recount import recounted
         from deniable.audit.report import audit
+        from deniable.service.rehearsal import Rehearsal
 
+        rehearsal = Rehearsal(self._store, self._key, key)  # read first: tables may follow
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             promise = _promise(connection, experiment)
@@ -75,6 +91,9 @@ class Audits:
             frame = _frame(connection, experiment)
             cells, erased = _counted(connection, experiment)
             lottery = _lottery(connection, experiment)
+            chain.append(_tombstone_check(connection, experiment, self._key, frame))
+        chain += recounted(promise, frame).checks()
+        chain += rehearsal.checks(promise)
         try:
             log = DecisionLog.from_frame(frame, promise)
         except InvalidTableError as error:
@@ -157,12 +176,14 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
             table.version,
             table.rows,
             table.counts,
+            decisions=table.decisions,
+            published_at=times.as_stored(table.published_at),
             n_segments=len(chained_promise.segments),
             n_arms=len(chained_promise.arms),
         )
         for table in experiments.published(connection, experiment)
     ]
-    return Promise.chained(chained_promise, off, published, scores_of(connection, experiment))
+    return Promise.chained(chained_promise, off, published)
 
 
 def _chain_checks(
@@ -217,21 +238,36 @@ def _counted(
         select(func.count()).where(
             decisions.c.experiment_id == mine,
             decisions.c.salt.is_(None),
-            decisions.c.table_number.is_not(None),
         )
     ).scalar_one()
     return cells, erased
 
 
-def _lottery(connection: Connection, experiment: Experiment) -> Lottery | None:
-    """Return how members are chosen, per the chain; None before the start and for groups."""
-    promise = promises.promise_of(connection, experiment)
-    migrated = commitments.linked(
-        connection,
-        commitment_rows.c.experiment_id == bytes.fromhex(experiment.id),
-        commitment_rows.c.kind == "migrate",
+def _tombstone_check(
+    connection: Connection, experiment: Experiment, key: bytes, frame: pl.DataFrame
+) -> Check:
+    """Check that nobody who was erased was drawn for again at a risk."""
+    import polars as pl
+
+    from deniable.audit.checks import Check
+
+    mine = tombstones.c.experiment_id == bytes.fromhex(experiment.id)
+    stones = set(connection.execute(select(tombstones.c.visitor).where(mine)).scalars())
+    members = frame.filter(pl.col("role") == Role.MEMBER)["visitor"].drop_nulls() if stones else ()
+    count = sum(tombstone(key, visitor) in stones for visitor in members)
+    return Check(
+        "erased visitors",
+        "broken" if count else "kept",
+        f"{count:,} decisions at a risk are of visitors who had been erased."
+        if count
+        else f"None of {len(stones):,} erased visitors was drawn for again at a risk.",
     )
-    if promise.status == "draft" or (migrated and promise.layer is not None):
+
+
+def _lottery(connection: Connection, experiment: Experiment) -> Lottery | None:
+    """Return how members are chosen, per the chain; None before the start."""
+    promise = promises.promise_of(connection, experiment)
+    if promise.status == "draft":
         return None
     slots = SLOTS if promise.slots is None else int.from_bytes(promise.slots, "little").bit_count()
     return Lottery(slots=slots, holdout=promise.holdout)
@@ -248,11 +284,8 @@ def _lines(
 
     acts: dict[bytes, list[Entry]] = {}
     promised_tables: dict[tuple[bytes, int], PromisedTable] = {}
-    # Scratch copies cost nothing and are not experiments of the firm; the ledger's checks cover
-    # them.
-    scratch = {entry.experiment_id for entry in entries if entry.kind == "scratch"}
     for entry in entries:
-        if entry.experiment_id is None or entry.experiment_id in scratch:
+        if entry.experiment_id is None:
             continue
         acts.setdefault(entry.experiment_id, []).append(entry)
         if entry.kind == "table":
@@ -275,7 +308,7 @@ def _lines(
             )
         )
     }
-    hours = last_hours(connection)
+    hours, chained = last_hours(connection), account_rules.chained_hours(entries)
     said: dict[bytes, promises.Promise] = {}
     problems: dict[bytes, list[str]] = {identity: [] for identity in (*acts, *rows)}
     for identity in problems:
@@ -298,16 +331,16 @@ def _lines(
         answered = hours.get(identity, 0)
         if answered is None:
             problems[identity].append("its last answer is no hour")
-        elif row.cost_nano and answered < newest:
+        elif row.budget_nano and answered < newest:
             problems[identity].append("its last answer was moved back behind its newest decision")
+        elif answered < chained.get(identity, 0):
+            problems[identity].append("its last answer was moved back behind the one in the ledger")
     tallies = {identity: TableTally(promise) for identity, promise in said.items()}
     missing = dict(promised_tables)
     query = select(tables).order_by(tables.c.experiment_id, tables.c.number)
     with connection.execute(query.execution_options(yield_per=50)) as found:
         for stored in found:
             identity = stored.experiment_id
-            if identity in scratch:
-                continue
             promised = missing.pop((identity, stored.number), None)
             wrong_table = table_problem(stored, promised)
             if wrong_table is not None:
@@ -330,7 +363,6 @@ def _lines(
                 status=promise.status,
                 strategy=promise.strategy,
                 budget_nano=promise.budget_nano,
-                trace_nano=promise.trace_nano,
                 layer=promise.layer,
                 slots=0
                 if promise.slots is None
@@ -351,7 +383,7 @@ def _lines(
         )
     lines += [
         ExperimentLine(
-            identity.hex(), "?", "?", 0, None, None, 0, totals.get(identity, 0), 0, 0, 0, None, None,
+            identity.hex(), "?", "?", 0, None, 0, totals.get(identity, 0), 0, 0, 0, None, None,
             tuple(own_problems),
         )
         for identity, own_problems in problems.items()
@@ -361,7 +393,7 @@ def _lines(
 
 
 def _frame(connection: Connection, experiment: Experiment) -> pl.DataFrame:
-    """Return all decisions that name a table and are not erased, oldest first.
+    """Return all decisions that name a table, oldest first; of erased ones, what is left.
 
     Decisions made before tables were published have no table to compare with. The ledger's chain
     covers them.
@@ -388,12 +420,14 @@ def _query(experiment: Experiment) -> Query:
             decisions.c.role,
             decisions.c.version,
             rewards.c.value,
+            decisions.c.writer_id,
+            decisions.c.seq,
+            rewards.c.writer_id,
+            rewards.c.seq,
         )
         .select_from(rewarded_decisions)
         .where(
             decisions.c.experiment_id == bytes.fromhex(experiment.id),
-            decisions.c.salt.is_not(None),
-            decisions.c.table_number.is_not(None),
         )
         .order_by(decisions.c.decided_at, decisions.c.writer_id, decisions.c.seq)
     )

@@ -8,22 +8,24 @@ new, but never on a segment or a draw.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import partial
-from hashlib import sha256
-from itertools import chain as flatten
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from struct import Struct
 
 from deniable.errors import InvalidArgumentError
+from deniable.privacy.tables import draw
 from deniable.service.experiment_state import ExperimentState, system_bytes
-from deniable.service.ids import normalised, spellings
+from deniable.service.ids import normalised
 from deniable.service.jobs import DecideJob, RewardJob
 from deniable.service.lease import LEASE_MICROSECONDS, Identity
-from deniable.storage.chain import pack_decision, pack_erasable, reward_hash, reward_salted_hash
+from deniable.storage.chain import (
+    decision_hash,
+    reward_hash,
+    reward_salted_hash,
+    salted_hash,
+)
 from deniable.storage.erasure import tombstone
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Role
 from deniable.storage.store import (
@@ -51,11 +53,6 @@ HOUR = 3_600_000_000
 _CELL = itemgetter(3, 4, 5)
 """Segment, shown arm and role of a new decision."""
 
-_row = partial(tuple.__new__, NewDecision)
-"""A NewDecision from a tuple, without the cost of its constructor."""
-
-_decided = partial(tuple.__new__, Decision)
-
 _NOTHING = (0, 0, 0, 0)
 
 
@@ -68,6 +65,7 @@ class JobBatch:
         chain: the current end of the chain.
         now: the time of the batch.
         key: key for visitor HMACs.
+        random: returns what so many decisions need; None takes it from the operating system.
     """
 
     def __init__(
@@ -77,17 +75,18 @@ class JobBatch:
         chain: Chain,
         now: int,
         key: bytes,
+        random: Callable[[int], bytes] | None = None,
     ) -> None:
         self._tx = transaction
         self._identity = identity
         self._chain, self._before = chain, chain[1]
         self._now = now
         self._key = key
+        self._random = random or randomness
         self._counts: dict[tuple[ExperimentState, int, int, int, int, int], list[int]] = {}
         self._events: Counter[ExperimentState] = Counter()
         self.answers: list[tuple[DecideJob, list[Decision]]] = []
         self.new_decisions: Counter[ExperimentState] = Counter()
-        self.rewarded: dict[bytes, int] = {}  # experiment -> the oldest table with a new reward
 
     @property
     def changed(self) -> bool:
@@ -96,19 +95,16 @@ class JobBatch:
 
     def decide(self, state: ExperimentState, jobs: Sequence[DecideJob]) -> None:
         """Answer the jobs of one running or paused experiment, drawing arms for new visitors."""
-        raw = [name for job in jobs for name in job.visitors]
-        names = list(map(normalised, raw))
+        names = [normalised(name) for job in jobs for name in job.visitors]
         visitors = list(map(state.visitor_hash, names))
         segments = [segment for job in jobs for segment in job.segments]
-        answers: dict[bytes, Decision] = {}
-        old = self._as_spelled(state, raw, names, visitors, answers) if raw != names else {}
-        answers |= self._known(state, visitors)
+        answers = self._known(state, visitors)
         new: dict[bytes, tuple[str, int]] = {}
         for visitor, name, segment in zip(visitors, names, segments, strict=True):
             if visitor not in answers and visitor not in new:
                 new[visitor] = (name, state.segments.get(segment, UNKNOWN_SEGMENT))
         if new:
-            self._draw(state, new, old, answers)
+            self._draw(state, new, answers)
         self._answered(state)
         start = 0
         for job in jobs:
@@ -158,8 +154,6 @@ class JobBatch:
             share = value / state.metrics[metric].cap_micro
             cell = (state, what.table_number, what.role, what.segment, what.shown, metric)
             self._count(cell, 0, 1, value, round(share * share * MICRO))
-            if what.table_number < self.rewarded.setdefault(state.id, what.table_number):
-                self.rewarded[state.id] = what.table_number
         if not rows:
             return
         if self._tx.add_rewards(rows) < len(rows):
@@ -177,74 +171,33 @@ class JobBatch:
         return self._chain
 
     def _shown(self, state: ExperimentState, given: set[bytes]) -> dict[bytes, tuple[bytes, Shown]]:
-        """Map decision ids as shown to their stored id and row, where one exists.
-
-        Ids that are not found are looked up again in the older form, which had no separate shown
-        id.
-        """
-        places = {state.ids.stored(one): one for one in given}
-        found = self._tx.shown(state.id, sorted(places))
-        missing = [one for stored, one in places.items() if stored not in found]
-        if missing:
-            older = self._tx.shown(state.id, sorted(missing))
-            places |= dict(zip(older, older, strict=True))
-            found |= older
-        return {places[stored]: (stored, what) for stored, what in found.items()}
+        """Map decision ids as shown to their stored id and row, where one exists."""
+        places = {state.ids.stored(shown): shown for shown in given}
+        rows = self._tx.shown(state.id, sorted(places))
+        return {places[stored]: (stored, row) for stored, row in rows.items()}
 
     def _known(self, state: ExperimentState, visitors: Sequence[bytes]) -> dict[bytes, Decision]:
         arms, as_shown = state.arm_keys, state.ids.shown
         return {
-            visitor: Decision(
-                known.id.hex() if known.older else as_shown(known.id), arms[known.shown]
-            )
+            visitor: Decision(as_shown(known.id), arms[known.shown])
             for visitor, known in self._tx.stored(state.id, list(set(visitors))).items()
         }
-
-    def _as_spelled(
-        self,
-        state: ExperimentState,
-        raw: Sequence[str],
-        names: Sequence[str],
-        visitors: list[bytes],
-        answers: dict[bytes, Decision],
-    ) -> dict[bytes, list[bytes]]:
-        """Find decisions that were stored under another form of the id, before ids were normalised.
-
-        Whoever has one keeps it: its hash takes the place of the present one in `visitors`.
-
-        Returns:
-            The hashes of the others' earlier forms, by the present hash.
-        """
-        earlier = {
-            place: [state.visitor_hash(form) for form in spellings(spelled)[:-1]]
-            for place, (spelled, name) in enumerate(zip(raw, names, strict=True))
-            if spelled != name
-        }
-        answers |= self._known(state, [*flatten.from_iterable(earlier.values())])
-        old: dict[bytes, list[bytes]] = {}
-        for place, hashes in earlier.items():
-            kept = next((one for one in hashes if one in answers), None)
-            if kept is None:
-                old.setdefault(visitors[place], []).extend(hashes)
-            else:
-                visitors[place] = kept
-        return old
 
     def _draw(
         self,
         state: ExperimentState,
         new: dict[bytes, tuple[str, int]],
-        old: dict[bytes, list[bytes]],
         answers: dict[bytes, Decision],
     ) -> None:
         """Draw, chain, insert and answer decisions for all new visitors (hash -> name, segment)."""
-        roles = self._roles(state, new, old)
+        roles = self._roles(state, new)
         # Sorted by key: two writers with the same visitors wait for each other instead of
         # deadlocking.
         visitors = sorted(new)
         for start in range(0, len(visitors), AT_ONCE):
             part = [(who, new[who][1], roles[who]) for who in visitors[start : start + AT_ONCE]]
-            made = drawn(state, part, self._now, self._identity.writer, self._chain)
+            random = self._random(len(part))
+            made = drawn(state, part, random, self._now, self._identity.writer, self._chain)
             if self._tx.add_decisions(made) < len(part):
                 raise TryAgain("another writer decided for the same visitor")
             self._chain = (made.rows[-1].seq, made.rows[-1].hash)
@@ -253,7 +206,7 @@ class JobBatch:
                 self._count(cell, shows, 0, 0, 0)
             arms, as_shown = state.arm_keys, state.ids.shown
             answers.update(
-                [(row[1], _decided((as_shown(row[0]), arms[row[4]]))) for row in made.rows]
+                [(row[1], Decision(as_shown(row[0]), arms[row[4]])) for row in made.rows]
             )
         self._events[state] += len(visitors)
         self.new_decisions[state] += len(visitors)
@@ -262,7 +215,6 @@ class JobBatch:
         self,
         state: ExperimentState,
         new: dict[bytes, tuple[str, int]],
-        old: dict[bytes, list[bytes]],
     ) -> dict[bytes, int]:
         """Return each new visitor's role, which selects the row to draw from, whatever the segment."""
         if state.closed:
@@ -271,20 +223,8 @@ class JobBatch:
             roles = dict.fromkeys(new, int(Role.MEMBER))
         else:
             roles = {visitor: int(state.role(name)) for visitor, (name, _) in new.items()}
-        if (
-            state.group is not None
-        ):  # members that joined before groups became layers keep their experiment
-            hashes = {state.member_hash(name): visitor for visitor, (name, _) in new.items()}
-            for member, experiment in self._tx.members(state.group, list(hashes)).items():
-                mine = experiment == state.id
-                roles[hashes[member]] = int(Role.MEMBER if mine else Role.OTHER_SLOT)
         if state.has_tombstones:
             stones = {tombstone(self._key, visitor): visitor for visitor in new}
-            stones |= {
-                tombstone(self._key, earlier): visitor
-                for visitor in new & old.keys()
-                for earlier in old[visitor]
-            }
             for stone in self._tx.erased(state.id, list(stones)):
                 roles[stones[stone]] = int(Role.ERASED)
         return roles
@@ -329,9 +269,15 @@ class JobBatch:
             yield from islice(others, max(0, min(events, most) - mine))
 
 
+def randomness(visitors: int) -> bytes:
+    """Return what so many decisions need, from the operating system."""
+    return system_bytes(MARK_BYTES + ENTROPY.size * visitors)
+
+
 def drawn(
     state: ExperimentState,
     visitors: Sequence[tuple[bytes, int, int]],
+    random: bytes,
     now: int,
     writer: int,
     chain: Chain,
@@ -341,33 +287,32 @@ def drawn(
     Args:
         state: the experiment.
         visitors: visitor hashes with the index of the segment and the role.
+        random: of `randomness`.
         now: the time of the batch.
         writer: the writer that owns the chain.
         chain: the current end of the chain.
     """
     rows: list[NewDecision] = []
     experiment, version, table = state.id, state.version, state.table_number
-    zero = state.zero
-    assert zero is not None
+    neutral, unlisted = state.neutral, state.unlisted
+    assert neutral is not None
+    assert unlisted is not None
     # The last entry is for unlisted segments, whose index is -1.
-    by_role = [[zero] * (len(state.rows) + 1) for _ in Role]
-    by_role[Role.MEMBER] = [*state.rows, zero]
+    by_role = [[neutral] * (len(state.rows) + 1) for _ in Role]
+    by_role[Role.MEMBER] = [*state.rows, unlisted]
     seq, head = chain
-    random = system_bytes(MARK_BYTES + ENTROPY.size * len(visitors))
     beginning = experiment[:4] + random[:MARK_BYTES]
     for (visitor, segment, role), (point, ending, salt) in zip(
         visitors, ENTROPY.iter_unpack(random[MARK_BYTES:]), strict=True
     ):
-        shown = bisect_right(by_role[role][segment], point)  # inlined `privacy.tables.draw`
+        shown = draw(by_role[role][segment], point)
         identity = beginning + ending
         seq += 1
-        # `chain.salted_hash` and `chain.decision_hash`, without the cost of calling them.
-        committed = sha256(pack_erasable(visitor, salt, segment, shown)).digest()
-        packed = pack_decision(
-            head, b"D", experiment, identity, version, table, role, now, writer, seq, committed
+        salted = salted_hash(visitor, salt, segment, shown)
+        head = decision_hash(
+            head, experiment, identity, version, table, role, now, writer, seq, salted
         )
-        head = sha256(packed).digest()
-        rows.append(_row((identity, visitor, salt, segment, shown, role, seq, head)))
+        rows.append(NewDecision(identity, visitor, salt, segment, shown, role, seq, head))
     return NewDecisions(experiment, version, table, now, writer, rows)
 
 

@@ -1,4 +1,4 @@
-"""A demo firm: its experiments, a limited number of simulated visitors, and a watcher.
+"""A demo firm: its experiments, a limited number of simulated visitors, and a tracker.
 
 Only `deniable serve --demo` uses it. The visitors' true click rates are in this file; the service
 does not know them and learns which arm is best in which segment. `demo_history.py` creates the
@@ -219,12 +219,12 @@ class Simulator(threading.Thread):
                 self._service.reward_batch((decision.id, click) for decision, click in seen)
 
 
-# -- the watcher ------------------------------------------------------------------------------
+# -- the tracker ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TrackerScore:
-    """How often a watcher guesses a visitor's segment, with equally many visitors per segment.
+    """How often a tracker guesses a visitor's segment, with equally many visitors per segment.
 
     It sees the arm and knows how often each arm is shown to each segment, which is all that can be
     known.
@@ -252,7 +252,7 @@ class TrackerScore:
 
 
 def tracker_score(service: Deniable, experiment: DemoExperiment = EXPERIMENTS[0]) -> TrackerScore:
-    """Return the watcher's score on an experiment so far, with and without Deniable."""
+    """Return the tracker's score on an experiment so far, with and without Deniable."""
     cells = [cell for cell in service.experiments.counts(experiment.key) if cell.segment]
     visitors = sum(cell.shows for cell in cells)
     kinds = len(experiment.click_rates)
@@ -290,7 +290,7 @@ def guessed_right(cells: Sequence[Cell]) -> float:
 
 @lru_cache(maxsize=16)
 def ordinary_bandit(key: str, visitors: int) -> tuple[float, float]:
-    """Return the watcher's score against a bandit without a budget, and its clicks per visitor.
+    """Return the tracker's score against a bandit without a budget, and its clicks per visitor.
 
     One visitor in ten sees a random arm; the others see the best arm so far in their segment.
     """

@@ -130,7 +130,7 @@ def opened(
         opening: opens the service. A new store records its creation time, so this too happens a
             month ago.
         watching: returns a function that is called three times a day, like the pages' background
-            watcher.
+            tracker.
         told: called before the history is made, which takes some seconds.
         visitors: visitors of each experiment at each of these times.
         seed: seed for the visitors' segments and clicks; the service draws arms from system

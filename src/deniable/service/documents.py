@@ -362,6 +362,8 @@ def _tables(
                 row.version,
                 row.rows,
                 row.counts,
+                decisions=row.decisions,
+                published_at=row.published_at,
                 n_segments=len(promise.segments),
                 n_arms=len(promise.arms),
             )
@@ -380,9 +382,8 @@ def _issued(connection: Connection, *conditions: ColumnElement[bool]) -> list[Is
         for entry in commitments.linked(
             connection,
             rows.c.experiment_id.in_([one for one in wanted if one is not None]),
-            rows.c.kind.in_(("create", "migrate")),
+            rows.c.kind == "create",
         )
-        if "key" in entry.detail
     }
     return [
         Issued(

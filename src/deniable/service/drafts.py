@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deniable._types import JsonObject
-from deniable.errors import NANO, InvalidArgumentError, WrongStateError
+from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.limits import (
     LARGEST_REWARD,
     LONGEST_ARM_LABEL,
@@ -21,15 +21,14 @@ from deniable.service.limits import (
     MAX_PLANNED_VISITORS,
     MAX_SECONDS,
     MAX_SEGMENTS,
+    MAX_WEIGHT,
 )
-from deniable.service.table_making import first_table
+from deniable.service.table_making import first_table, recipe_of
 from deniable.storage import times
 from deniable.storage.records import MICRO, Arm, Experiment, Metric
-from deniable.strategies import table_rules
+from deniable.strategies import STRATEGIES
 
-NO_TRACE = "none with scores of a model outside, which cannot be counted with noise"
-
-RESERVED_KEYS = ("experiment", "firm", "live", "log")
+RESERVED_KEYS = ("experiment", "firm", "log")
 """Keys that new experiments may not have, because `deniable audit` gives them another meaning."""
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -44,6 +43,8 @@ class NewArm:
         key: what `decide` returns.
         label: text for people.
         budget: the arm's own budget in nats; set for all arms of an experiment or for none.
+        weight: its part of the neutral row, relative to the other arms: a whole number, 1 or more. Only
+            for strategies without a fixed band (joint); the others derive the row from the budgets.
 
     >>> NewArm("new", budget=0.5).budget
     0.5
@@ -52,6 +53,7 @@ class NewArm:
     key: str
     label: str = ""
     budget: float | None = None
+    weight: int | None = None
 
 
 def draft(
@@ -61,8 +63,6 @@ def draft(
     segments: Sequence[str],
     budget: float | None,
     strategy: str,
-    across_time: bool,
-    trace_budget: float | None,
     planned_visitors: int | None,
     layer: str | None,
     holdout: float,
@@ -80,19 +80,10 @@ def draft(
     check.distinct("segments", names, 1)
     _at_most("arms", len(keys), MAX_ARMS)
     _at_most("segments", len(names), MAX_SEGMENTS)
-    rules = table_rules()
-    if strategy not in rules:
-        raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(rules))
-    kind = rules[strategy]
+    if strategy not in STRATEGIES:
+        raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(STRATEGIES))
+    kind = STRATEGIES[strategy]
     kind.check_size(len(keys), len(names))
-    if not isinstance(across_time, bool):
-        raise InvalidArgumentError("across_time", across_time, "true or false")
-    if kind.follows_scores:
-        if across_time:
-            allowed = f"false with the {strategy} strategy: a model may retire an arm"
-            raise InvalidArgumentError("across_time", across_time, allowed)
-        if trace_budget is not None:
-            raise InvalidArgumentError("trace_budget", trace_budget, NO_TRACE)
     if not 0 <= holdout <= MAX_HOLDOUT:
         raise InvalidArgumentError("holdout", holdout, f"a share from 0 to {MAX_HOLDOUT}")
     check.distinct("metrics", [_key("metrics", metric.name) for metric in metrics], 1)
@@ -125,7 +116,7 @@ def draft(
         key=_experiment_key(key),
         status="draft",
         arms=tuple(
-            Arm(arm.key, _label(arm.label), arm_budget)
+            Arm(arm.key, _label(arm.label), arm_budget, weight=_weight(arm))
             for arm, arm_budget in zip(wanted, budgets, strict=True)
         ),
         segments=tuple(names),
@@ -133,7 +124,6 @@ def draft(
         budget_nano=max(b for b in budgets if b is not None)
         if budgets[0] is not None
         else _nano("budget", budget),
-        trace_nano=None if trace_budget is None else _trace_nano(trace_budget),
         planned_visitors=planned_visitors,
         layer=None if layer is None else _key("layer", layer),
         slots=None,
@@ -143,17 +133,26 @@ def draft(
         metrics=tuple(metrics),
         version=1,
         winner=None,
-        exhausted=False,
         table_number=0,
         has_tombstones=False,
         created_at=times.as_datetime(times.now()),
         started_at=None,
         stopped_at=None,
         revision=1,
-        across_time=across_time,
     )
     first_table(experiment)  # raises unless the table passes the exact check
+    check_weights(experiment)
     return experiment
+
+
+def check_weights(experiment: Experiment) -> None:
+    """Raise InvalidArgumentError if arms have weights and the neutral row follows from budgets."""
+    weights = {arm.weight for arm in experiment.arms}
+    if len(weights) > 1 and recipe_of(experiment).fixed_band() is not None:
+        allowed = (
+            f"none with the {experiment.strategy} strategy: its neutral row follows from budgets"
+        )
+        raise InvalidArgumentError("weight", max(weights), allowed)
 
 
 def nats_text(nano: int) -> str:
@@ -171,12 +170,13 @@ def nats_text(nano: int) -> str:
 def arguments_of(experiment: Experiment) -> JsonObject:
     """Return the arguments of `draft`, except the key, that recreate this experiment."""
     return {
-        "arms": [NewArm(arm.key, arm.label, _nats(arm.budget_nano)) for arm in experiment.arms],
+        "arms": [
+            NewArm(arm.key, arm.label, _nats(arm.budget_nano), arm.weight)
+            for arm in experiment.arms
+        ],
         "segments": experiment.segments,
         "budget": None if experiment.arm_specific else _nats(experiment.budget_nano),
         "strategy": experiment.strategy,
-        "across_time": experiment.across_time,
-        "trace_budget": _nats(experiment.trace_nano),
         "planned_visitors": experiment.planned_visitors,
         "layer": experiment.layer,
         "holdout": experiment.holdout / 1000,
@@ -187,7 +187,10 @@ def arguments_of(experiment: Experiment) -> JsonObject:
 
 
 def redrafted(before: Experiment, changes: JsonObject) -> Experiment:
-    """Return a draft with some arguments changed; a default arm that is no longer there is forgotten."""
+    """Return a draft with some arguments changed; a default arm that is no longer there is forgotten.
+
+    Arms keep their weight unless another one is given.
+    """
     arguments = arguments_of(before)
     for name in changes.keys() - arguments.keys():
         raise InvalidArgumentError(name, "...", "one of " + ", ".join(arguments))
@@ -195,6 +198,13 @@ def redrafted(before: Experiment, changes: JsonObject) -> Experiment:
         names = [arm if isinstance(arm, str) else arm.key for arm in changes["arms"]]
         if before.default_arm not in names:
             arguments["default_arm"] = None
+    if "arms" in changes:
+        known = {arm.key: arm.weight for arm in before.arms}
+        given = [arm if isinstance(arm, NewArm) else NewArm(arm) for arm in changes["arms"]]
+        kept = [
+            replace(arm, weight=known.get(arm.key)) if arm.weight is None else arm for arm in given
+        ]
+        changes = {**changes, "arms": kept}
     return draft(before.key, **{**arguments, **changes})
 
 
@@ -214,6 +224,9 @@ def checked_text(argument: str, value: object, most: int) -> str:
 def added_arm(experiment: Experiment, new: NewArm) -> Arm:
     """Return the arm as it will be stored after the existing arms; see `Experiments.add_arm`."""
     key = _key("arm", new.key)
+    if new.weight is not None:
+        allowed = "none: an arm that is added gets the mean chance of the others in the neutral row"
+        raise InvalidArgumentError("weight", new.weight, allowed)
     if key in {arm.key for arm in experiment.arms}:
         allowed = "a key that no arm of the experiment has, switched off or not"
         raise InvalidArgumentError("arm", key, allowed)
@@ -245,13 +258,13 @@ def _check_size(experiment: Experiment, *, more_arms: int = 0, more_segments: in
     segments = len(experiment.segments) + more_segments
     _at_most("arms", arms, MAX_ARMS)
     _at_most("segments", segments, MAX_SEGMENTS)
-    rule = table_rules()[experiment.strategy]
-    if rule.follows_scores:
-        raise WrongStateError(
-            f"experiment {experiment.key!r} follows scores, which are for the arms and segments that "
-            "it has: start a new experiment"
-        )
-    rule.check_size(arms, segments)
+    STRATEGIES[experiment.strategy].check_size(arms, segments)
+
+
+def _weight(arm: NewArm) -> int:
+    from deniable import _validation as check
+
+    return 1 if arm.weight is None else check.whole("weight", arm.weight, 1, MAX_WEIGHT)
 
 
 def _arm_budgets(arms: Sequence[NewArm], budget: float | None) -> list[int | None]:
@@ -280,13 +293,6 @@ def _nano(argument: str, budget: float | None) -> int:
         raise InvalidArgumentError(argument, budget, allowed) from None
     if nano > MAX_BUDGET * NANO:
         raise InvalidArgumentError(argument, budget, allowed)
-    return nano
-
-
-def _trace_nano(budget: float) -> int:
-    nano = _nano("trace_budget", budget)
-    if not nano:
-        raise InvalidArgumentError("trace_budget", budget, "above 0; or none for no promise")
     return nano
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from deniable.errors import (
     StoreUnavailableError,
     UnknownNameError,
     WrongStateError,
+    causes,
 )
 from deniable.service.batch import (
     HOUR,
@@ -29,9 +30,8 @@ from deniable.service.batch import (
 )
 from deniable.service.experiment_state import ExperimentState, ExperimentStates, OutOfDate
 from deniable.service.jobs import DecideJob, Job, RewardJob
-from deniable.service.lease import Identity, claim, claim_scratch, release
+from deniable.service.lease import Identity, claim, release
 from deniable.storage import commitments, times
-from deniable.storage.records import SCRATCH_PREFIX
 from deniable.storage.schema import experiments as table
 from deniable.storage.schema import writers
 from deniable.storage.store import Chain, HotTransaction, Store, TryAgain
@@ -83,10 +83,7 @@ class Engine:
     Args:
         store: the store to write to.
         key: key for visitor HMACs.
-        publish: publishes the first table of an experiment, before anything is drawn.
         grown: called with each experiment that may have grown enough for its next table.
-        stored: called after every transaction with the writer and the tables that got new rewards.
-        scratch: whether this engine serves a scratch copy, with its own chain.
     """
 
     def __init__(
@@ -94,76 +91,41 @@ class Engine:
         store: Store,
         key: bytes,
         *,
-        publish: Callable[[str], object],
         grown: Callable[[ExperimentState], None],
-        stored: Callable[[int | None, Mapping[bytes, int]], None],
-        scratch: bool = False,
     ) -> None:
         self._store = store
         self._key = key
-        self._publish = publish
         self._grown = grown
-        self._on_stored = stored
-        self._states = ExperimentStates(store, key, scratch=scratch)
-        self._claim = claim_scratch if scratch else claim
-        self._scratch_engines: dict[str, Engine] = {}
+        self._states = ExperimentStates(store, key)
         self._identity: Identity | None = None
         self._chain: Chain | None = None
         self._last: tuple[int, Chain] | None = None  # writer and end of its chain, as last stored
-        self._scratch = scratch
         self.counts = Counts()
         self.failing = False
         self._skip_store_until = 0.0
+        self._outage = ""  # why the store was last unavailable, for whoever asks before it is tried again
         self._beaten_hour = 0
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Answer every job. On return, `answers` or `error` is set on each."""
-        canaries = [job for job in jobs if _is_canary(job)]
-        if not canaries:
-            self._run(jobs)
-            return
-        others = [job for job in jobs if not _is_canary(job)]
-        if others:
-            self._run(others)
-        for key, some in _by_experiment(canaries).items():
-            self._scratch_engine(key)._run(some)
-            if isinstance(some[0].error, UnknownNameError):  # the copy was removed
-                del self._scratch_engines[key]
-
-    def _scratch_engine(self, key: str) -> Engine:
-        """Return the engine of a scratch copy: the same code with a separate chain and counts."""
-        if key not in self._scratch_engines:
-            self._scratch_engines[key] = Engine(
-                self._store,
-                self._key,
-                publish=self._publish,
-                grown=lambda _state: None,
-                stored=lambda _writer, _rewarded: None,
-                scratch=True,
-            )
-        return self._scratch_engines[key]
-
-    def _run(self, jobs: Sequence[Job]) -> None:
         began = time.monotonic()
         try:
             if began < self._skip_store_until and any(job.size for job in jobs):
-                raise StoreUnavailableError(
-                    "the store is not used for a moment, because it did not respond"
-                )
+                raise StoreUnavailableError(self._outage)
             self._stored(jobs)
             if self.failing:
                 _log.warning("decisions are stored again")
             self.failing, self._skip_store_until = False, 0.0
-        # Nothing has been acknowledged, so any failure is answered from the zero row, and the
+        # Nothing has been acknowledged, so any failure is answered from the neutral row, and the
         # writer keeps running.
         except Exception as error:  # noqa: BLE001
             if not self.failing:  # log once per outage, not for every batch
-                _log.error("decisions cannot be stored: %s", type(error).__name__)
+                _log.error("decisions cannot be stored: %s", causes(error))
             self.failing = True
-            self._on_stored(None, {})  # the batch may have been stored despite the error
             if isinstance(error, StoreUnavailableError):
                 # Spend at most half of the time waiting for a hanging store.
                 took = time.monotonic() - began
+                self._outage = str(error)
                 self._skip_store_until = max(self._skip_store_until, began + 2 * took)
             self._chain = None
             self._answer_without_store(jobs, error)
@@ -185,7 +147,7 @@ class Engine:
                 batch = JobBatch(transaction, identity, chain, times.now(), self._key)
                 nobody = DecideJob(key, (os.urandom(16).hex(),), (None,), lambda _job: None)
                 for state in self._states.current(transaction, (key,), ()):
-                    if state.serves_draws and not state.differences and state.zero is not None:
+                    if state.serves_draws and not state.differences and state.unlisted is not None:
                         batch.decide(state, (nobody,))
                         batch.store()
                 raise _RollBack
@@ -201,12 +163,11 @@ class Engine:
         try:
             self._store.retried(commitments.beat)
         except Exception as error:  # noqa: BLE001 - no decision depends on it; tried again in an hour
-            _log.warning("the ledger has no entry of today: %s", type(error).__name__)
+            _log.warning("the ledger has no entry of today: %s", causes(error))
 
     def state(self, experiment: str) -> ExperimentState | None:
         """Return an experiment's cached state, if any."""
-        copy = self._scratch_engines.get(experiment)
-        return (self if copy is None else copy)._states.by_key.get(experiment)
+        return self._states.by_key.get(experiment)
 
     def close(self) -> None:
         """Release the chain."""
@@ -234,11 +195,6 @@ class Engine:
         deciding, rewarding = _by_experiment(jobs), _by_tag(jobs)
         self._states.learn(deciding, rewarding)
         for _ in range(REREADS):
-            for key in deciding:
-                state = self._states.by_key.get(key)
-                if state is not None and state.needs_table:
-                    self._publish(key)
-                    self._states.reread([state.id])
             try:
                 self._transact(deciding, rewarding)
             except OutOfDate as changed:
@@ -253,14 +209,15 @@ class Engine:
     ) -> None:
         if self._chain is None:
             self._check_not_older()
-        identity = self._identity = self._identity or self._store.retried(self._claim)
+        identity = self._identity = self._identity or self._store.retried(claim)
         rewarded = dict.fromkeys(job for jobs in rewarding.values() for job in jobs)
         asked = [job for job in rewarded if job.outcomes is not None]
         told: dict[tuple[bytes, int], str] | None = {} if asked else None
         with self._store.hot() as transaction:
             chain = self._chain or self._reread_chain(transaction, identity)
-            now = times.now()
             states = self._states.current(transaction, deciding, rewarding)
+            # A clock that was set back must not make a decision older than its table.
+            now = max(times.now(), *(state.chained_at for state in states), 0)
             batch = JobBatch(transaction, identity, chain, now, self._key)
             rewards, refused = checked_rewards(states, rewarding)
             unstored = []
@@ -277,7 +234,6 @@ class Engine:
             if batch.changed or (not deciding and not rewarding):  # an empty batch is a probe
                 chain = batch.store()
         self._chain, self._last = chain, (identity.writer, chain)
-        self._on_stored(identity.writer, batch.rewarded)
         self._finish(batch, states, deciding, unstored, now)
         if now // HOUR != self._beaten_hour:
             self._beaten_hour = now // HOUR
@@ -318,7 +274,7 @@ class Engine:
 
     def _check_not_older(self) -> None:
         """Raise if the store has lost what this process stored: visitors would be drawn for again."""
-        if self._last is None or self._scratch:
+        if self._last is None:
             return
         writer, (seq, head) = self._last
         with self._store.read() as connection:
@@ -351,10 +307,6 @@ class Engine:
                 self.counts.unstored += len(job.answers)
             else:
                 job.error = refusal
-
-
-def _is_canary(job: Job) -> bool:
-    return isinstance(job, DecideJob) and job.experiment.startswith(SCRATCH_PREFIX)
 
 
 def _refusal(key: str, state: ExperimentState | None) -> DeniableError | None:

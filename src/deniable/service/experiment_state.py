@@ -2,8 +2,7 @@
 
 A state is read once and replaced when the experiment's revision or table changes. Every batch
 checks both inside its transaction, so changes by another process (pause, stop, publish) apply from
-the next decision on, and all processes draw from the same table. The process that published a table
-has already checked it and does not read it again.
+the next decision on, and all processes draw from the same table.
 """
 
 from __future__ import annotations
@@ -11,23 +10,18 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Iterable
-from copy import copy
 from itertools import count
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection
 
 from deniable.errors import BrokenPromiseError, EntropyError
-from deniable.privacy.tables import Table, draw, thresholds
-from deniable.service.ids import DecisionIds, VisitorHash, group_scope, holdout_scope, layer_scope
-from deniable.storage import experiments, promises
+from deniable.privacy.tables import Row, Table, draw, thresholds
+from deniable.service.ids import DecisionIds, VisitorHash, holdout_scope, layer_scope
+from deniable.storage import commitments, experiments, promises
 from deniable.storage.records import SLOTS, Decision, Experiment, Role
-from deniable.storage.schema import memberships
 from deniable.storage.store import HotTransaction, Store
 
 _serial = count()
-_MEMBER = (
-    select(memberships.c.visitor).where(memberships.c.group_name == bindparam("group")).limit(1)
-)
 
 
 def system_bytes(count: int) -> bytes:
@@ -52,19 +46,21 @@ class ExperimentState:
     Args:
         experiment: the stored experiment.
         table: the table in force; None before the first.
+        neutral: the neutral row; None before the start.
         key: key for visitor HMACs.
         differences: where the stored row disagrees with the chain; if anywhere, nothing is served.
-        had_group: whether visitors joined it before groups became layers.
+        chained_at: the time of the chain's newest entry, which no decision may come before.
     """
 
     def __init__(
         self,
         experiment: Experiment,
         table: Table | None,
+        neutral: Row | None,
         key: bytes,
         *,
         differences: list[str],
-        had_group: bool,
+        chained_at: int = 0,
     ) -> None:
         self.id = bytes.fromhex(experiment.id)
         self.key = experiment.key
@@ -72,12 +68,12 @@ class ExperimentState:
         self.version = experiment.version
         self.table_number = experiment.table_number
         self.differences = differences
-        self.serves_draws = experiment.status in ("running", "paused", "scratch")
-        self.closed = experiment.status not in ("running", "scratch") or experiment.exhausted
-        self.at_risk = experiment.cost_nano > 0 and experiment.status != "scratch"
+        self.chained_at = chained_at
+        self.serves_draws = experiment.status in ("running", "paused")
+        self.closed = experiment.status != "running"
+        self.at_risk = experiment.budget_nano > 0
         self.has_tombstones = experiment.has_tombstones
         self.holdout = experiment.holdout
-        self.group = experiment.layer if had_group else None
         self.attribution = (
             None
             if experiment.attribution_seconds is None
@@ -96,48 +92,27 @@ class ExperimentState:
         self.fixed_arm = experiment.winner or experiment.default_arm
         self.visitor_hash = VisitorHash(key, self.id)
         self.ids = DecisionIds(key, self.id)
-        self.member_hash = VisitorHash(key, group_scope(experiment.layer or ""))
         self._holdout_hash = VisitorHash(key, holdout_scope(self.id))
         self._layer_hash = (
             None if experiment.layer is None else VisitorHash(key, layer_scope(experiment.layer))
         )
         self._slots = int.from_bytes(experiment.slots or b"", "little")
         self.takes_everybody = self._layer_hash is None and not self.holdout
-        self.zero: list[int] | None = None
+        self.neutral = None if neutral is None else thresholds(neutral)
+        self.unlisted: list[int] | None = None
         self.rows: list[list[int]] = []
         self.answered_hour = -1  # the last hour that this process recorded
         self.new_decisions = 0  # since this table came into force
         self.look_after = 0  # number of new decisions before the publisher looks again
-        self.successor: ExperimentState | None = None  # has the next table
-        # Decision count at publication, if this process published the table.
-        self.published: int | None = None
         if table is not None:
-            self._draw_from(table)
-
-    def _draw_from(self, table: Table) -> None:
-        self.zero = thresholds(table.zero)
-        self.rows = [thresholds(row) for row in table.rows]
-
-    def followed_by(self, number: int, decisions: int, table: Table) -> None:
-        """Prepare the next state after this process has published a table, which saves rereading it."""
-        if self.differences:  # read again, because they may be resolved
-            return
-        successor = copy(self)
-        successor.table_number, successor.published = number, decisions
-        successor.new_decisions, successor.successor = 0, None
-        successor._draw_from(table)
-        self.successor = successor
+            self.unlisted = thresholds(table.unlisted)
+            self.rows = [thresholds(row) for row in table.rows]
 
     def take_over(self, before: ExperimentState) -> None:
         """Carry over the counters of the previous state."""
         if before.version == self.version:
             # The publisher counts from the table that is in force now.
             self.look_after = max(0, before.look_after - before.new_decisions)
-
-    @property
-    def needs_table(self) -> bool:
-        """Whether the first table has to be published before anything can be drawn."""
-        return self.serves_draws and self.zero is None and not self.differences
 
     def role(self, visitor: str) -> Role:
         """Return a new visitor's role, which selects the row. It depends on keyed hashes only."""
@@ -152,10 +127,10 @@ class ExperimentState:
         return Role.MEMBER
 
     def unstored(self, key: bytes) -> Decision:
-        """Return an answer that is not stored: an arm from the zero row, independent of everything.
+        """Return an answer that is not stored: an arm from the neutral row.
 
-        This costs no privacy, because the zero row reveals nothing. We draw the visitor's lasting
-        arm once the store is back. Without entropy, or if nothing is drawn, the answer is
+        This costs no privacy, because the neutral row depends on no data. We draw the visitor's
+        lasting arm once the store is back. Without entropy, or if nothing is drawn, the answer is
         `fixed_arm`.
         """
         try:
@@ -164,9 +139,9 @@ class ExperimentState:
             serial = next(_serial).to_bytes(8, "big")
             random = hmac.digest(key, b"unstored" + serial, "sha256")
             return Decision(random[:16].hex(), self.fixed_arm)
-        if not self.serves_draws or self.zero is None:
+        if not self.serves_draws or self.neutral is None:
             return Decision(random[8:].hex(), self.fixed_arm)
-        arm = draw(self.zero, int.from_bytes(random[:8], "little"))
+        arm = draw(self.neutral, int.from_bytes(random[:8], "little"))
         return Decision(random[8:].hex(), self.arm_keys[arm])
 
 
@@ -176,14 +151,12 @@ class ExperimentStates:
     Args:
         store: the store to read from.
         key: key for visitor HMACs.
-        scratch: whether to know only scratch copies, or everything but them.
 
     Attributes:
         by_key: the cached states, current or not.
     """
 
-    def __init__(self, store: Store, key: bytes, *, scratch: bool = False) -> None:
-        self._scratch = scratch
+    def __init__(self, store: Store, key: bytes) -> None:
         self._store = store
         self._key = key
         self.by_key: dict[str, ExperimentState] = {}
@@ -219,18 +192,12 @@ class ExperimentStates:
             if state is not None
         }
         heads = transaction.heads(sorted(wanted)) if wanted else {}
-        stale = []
-        for identity, head in heads.items():
-            state = wanted[identity]
-            if head == (state.revision, state.table_number):
-                continue
-            successor = state.successor
-            if successor is None or head != (successor.revision, successor.table_number):
-                stale.append(identity)
-            else:
-                self._put(successor, state)
-                wanted[identity] = successor
-        if len(heads) != len(wanted):  # removed meanwhile: a discarded draft or a scratch copy
+        stale = [
+            identity
+            for identity, head in heads.items()
+            if head != (wanted[identity].revision, wanted[identity].table_number)
+        ]
+        if len(heads) != len(wanted):  # removed meanwhile: a discarded draft
             for state in (state for identity, state in wanted.items() if identity not in heads):
                 del self.by_key[state.key], self._by_tag[state.id[:4]]
             raise OutOfDate(stale)
@@ -240,33 +207,26 @@ class ExperimentStates:
 
     def _keep(self, connection: Connection, found: Iterable[Experiment]) -> None:
         for experiment in found:
-            if (experiment.status == "scratch") == self._scratch:
-                state = _state(connection, experiment, self._key)
-                self._put(state, self.by_key.get(state.key))
-
-    def _put(self, state: ExperimentState, before: ExperimentState | None) -> None:
-        if before is not None:
-            state.take_over(before)
-        self.by_key[state.key] = state
-        self._by_tag[state.id[:4]] = state
+            state = _state(connection, experiment, self._key)
+            before = self.by_key.get(state.key)
+            if before is not None:
+                state.take_over(before)
+            self.by_key[state.key] = state
+            self._by_tag[state.id[:4]] = state
 
 
 def _state(connection: Connection, experiment: Experiment, key: bytes) -> ExperimentState:
-    differences, table = _checked(connection, experiment)
-    had_group = experiment.layer is not None and bool(
-        connection.execute(_MEMBER, {"group": experiment.layer}).first()
-    )
+    differences, table, neutral = _checked(connection, experiment)
+    chained_at = commitments.newest(connection)
     return ExperimentState(
-        experiment,
-        table,
-        key,
-        differences=differences,
-        had_group=had_group,
+        experiment, table, neutral, key, differences=differences, chained_at=chained_at
     )
 
 
-def _checked(connection: Connection, experiment: Experiment) -> tuple[list[str], Table | None]:
-    """Return where the stored row or table differs from the chain, and the table to draw from."""
+def _checked(
+    connection: Connection, experiment: Experiment
+) -> tuple[list[str], Table | None, Row | None]:
+    """Return where the stored row or table differs from the chain, and the rows to draw from."""
     table: Table | None = None
     try:
         promise = promises.promise_of(connection, experiment)
@@ -274,6 +234,8 @@ def _checked(connection: Connection, experiment: Experiment) -> tuple[list[str],
             table = promises.chained_table(connection, experiment, promise, promise.last_table)
             promises.check_table(promise, table)
     except BrokenPromiseError:
-        return ["ledger entries"], None
+        return ["ledger entries"], None, None
     differences = promises.differences(experiment, promise)
-    return differences, None if differences else table
+    if differences:
+        return differences, None, None
+    return [], table, promise.neutral[-1] if promise.neutral else None

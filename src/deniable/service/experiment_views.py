@@ -19,6 +19,7 @@ from deniable.storage.records import (
     Experiment,
     PublishedTable,
 )
+from deniable.storage.released import Release, release_of, released_cells
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
@@ -28,11 +29,16 @@ if TYPE_CHECKING:
     from deniable.analysis.summary import ExperimentSummary
 
 
+MOST_RELEASED = 500
+"""Experiments whose released counts are kept."""
+
+
 class ExperimentViews:
     """The reading half of `Deniable.experiments`; also stores samples of totals."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._released_cells: dict[str, tuple[Release, list[Cell]]] = {}
 
     def get(self, key: str) -> Experiment:
         """Return one experiment, or raise UnknownNameError."""
@@ -71,9 +77,17 @@ class ExperimentViews:
             return listing.used(connection, "owner"), listing.used(connection, "tag")
 
     def counts(self, key: str) -> list[Cell]:
-        """Return shows and clicks of each arm in each segment, over all writers. Private."""
+        """Return shows and clicks of each arm in each segment, over all writers, as stored now.
+
+        Private: two looks tell what happened between them. Show `released_counts` to people.
+        """
         with self._store.read() as connection:
             return counts.cells(connection, experiments.by_key(connection, key))
+
+    def stored(self, key: str) -> tuple[int, int]:
+        """Return how many decisions and rewards are stored, whatever their segments and arms."""
+        with self._store.read() as connection:
+            return counts.totals(connection, experiments.by_key(connection, key))
 
     def decisions(self) -> int:
         """Return the number of stored decisions of all experiments, from the counters."""
@@ -84,6 +98,26 @@ class ExperimentViews:
         """Return shows and clicks of each arm in each segment, by experiment key. Private."""
         with self._store.read() as connection:
             return counts.all_cells(connection, wanted)
+
+    def released_counts(self, key: str) -> list[Cell]:
+        """Return shows and clicks of each arm in each segment, as of the table in force."""
+        return self.all_released_counts([self.get(key)])[key]
+
+    def all_released_counts(self, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
+        """Return the same of many experiments, by key."""
+        with self._store.read() as connection:
+            return {one.key: self._released(connection, one) for one in wanted}
+
+    def _released(self, connection: Connection, experiment: Experiment) -> list[Cell]:
+        release = release_of(connection, experiment)
+        known = self._released_cells.get(experiment.id)
+        if known is not None and known[0] == release:
+            return known[1]
+        found = released_cells(connection, experiment, release)
+        self._released_cells[experiment.id] = (release, found)
+        while len(self._released_cells) > MOST_RELEASED:
+            self._released_cells.pop(next(iter(self._released_cells)), None)
+        return found
 
     def tables(self, key: str, number: int | None = None) -> list[PublishedTable]:
         """Return the published tables, oldest first, or only the one with this number. Private."""
@@ -96,11 +130,11 @@ class ExperimentViews:
             return experiments.in_force(connection, wanted)
 
     def events(self, key: str) -> list[Commitment]:
-        """Return people's actions on one experiment, oldest first, without publications and scores."""
+        """Return people's actions on one experiment, oldest first, without publications."""
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             found = commitments.entries(connection, experiment)
-        return [entry for entry in found if entry.kind not in ("scores", "table")]
+        return [entry for entry in found if entry.kind != "table"]
 
     def draw_check(self, experiment: Experiment) -> DrawCheck:
         """Compare how often each arm was shown with the published tables."""
@@ -129,7 +163,7 @@ class ExperimentViews:
 
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
-            board = Leaderboard(experiment, counts.cells(connection, experiment))
+            board = Leaderboard(experiment, self._released(connection, experiment))
             published = experiments.in_force(connection, [experiment]).get(key)
             samples = samples_of(connection, experiment)
         return summarize(board, published, samples)
@@ -139,7 +173,7 @@ class ExperimentViews:
         from deniable.analysis.result_health import health_of
 
         with self._store.read() as connection:
-            return health_of(connection, experiment, self._cache)
+            return health_of(connection, experiment)
 
     @cached_property
     def _cache(self) -> CounterCache:

@@ -9,21 +9,19 @@ can be added. Each change is chained, and a change of the arms is a new version 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
 from deniable.errors import NANO, InvalidArgumentError, UnknownNameError, WrongStateError
-from deniable.privacy.exact import exp_floor
-from deniable.privacy.tables import Band
+from deniable.privacy.tables import with_arm, without_arm
 from deniable.service.approvals import Approvals
 from deniable.service.drafts import (
-    NO_TRACE,
     NewArm,
     added_arm,
     added_segment,
     arguments_of,
+    check_weights,
     checked_text,
     draft,
     redrafted,
@@ -31,7 +29,12 @@ from deniable.service.drafts import (
 from deniable.service.experiment_views import ExperimentViews
 from deniable.service.limits import MAX_BUDGET, MAX_LABEL, MAX_NOTE, MAX_TAGS
 from deniable.service.publisher import Publisher
-from deniable.service.table_making import first_table, put_first_table, recipe_of
+from deniable.service.table_making import (
+    first_neutral,
+    first_table,
+    put_first_table,
+    recipe_of,
+)
 from deniable.storage import (
     account,
     commitments,
@@ -44,8 +47,7 @@ from deniable.storage import (
 from deniable.storage.listing import Labels
 from deniable.storage.records import Arm, Experiment, Metric, PublishedTable, Status
 from deniable.storage.store import Store
-from deniable.strategies import DEFAULT_STRATEGY, table_rules
-from deniable.strategies.rules import Grade
+from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 T = TypeVar("T")
 
@@ -68,8 +70,6 @@ class Experiments(ExperimentViews):
         segments: Sequence[str],
         budget: float | None = None,
         strategy: str = DEFAULT_STRATEGY,
-        across_time: bool = False,
-        trace_budget: float | None = None,
         planned_visitors: int | None = None,
         layer: str | None = None,
         holdout: float = 0.0,
@@ -85,10 +85,6 @@ class Experiments(ExperimentViews):
             segments: the segments that are learned separately, 1 or more.
             budget: the limit on every visitor's risk, in nats; omit it if the arms have budgets.
             strategy: how tables are made from counts.
-            across_time: require a promise that also holds if the time of the first visit is
-                unknown. Some strategies keep it anyway; for others it costs clicks.
-            trace_budget: the limit on what later tables reveal about a visitor, in nats; None makes
-                no promise.
             planned_visitors: for information, and for strategies that plan ahead.
             layer: experiments in one layer have different slots and share no visitors.
             holdout: the share of visitors to hold out, from 0 to 0.5.
@@ -106,8 +102,6 @@ class Experiments(ExperimentViews):
             segments=segments,
             budget=budget,
             strategy=strategy,
-            across_time=across_time,
-            trace_budget=trace_budget,
             planned_visitors=planned_visitors,
             layer=layer,
             holdout=holdout,
@@ -211,7 +205,7 @@ class Experiments(ExperimentViews):
 
         def begin(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "draft")
-            self._approvals.require_start(connection, key, experiment.cost_nano, share)
+            self._approvals.require_start(connection, key, experiment.budget_nano, share)
             slots = None
             if experiment.layer is not None:
                 slots = account.take_slots(connection, experiment.layer, round(share * 1000))
@@ -220,7 +214,9 @@ class Experiments(ExperimentViews):
                 experiment,
                 "start",
                 slots,
-                **promise_entries.band_detail(recipe_of(experiment).fixed_band()),
+                **promise_entries.rows_detail(
+                    recipe_of(experiment).fixed_band(), first_neutral(experiment)
+                ),
             )
             started = experiments.change(
                 connection,
@@ -235,7 +231,7 @@ class Experiments(ExperimentViews):
             return self._changed(begin)
 
     def pause(self, key: str) -> Experiment:
-        """Pause a running experiment: known visitors keep their arm, new ones get the zero row."""
+        """Pause a running experiment: known visitors keep their arm, new ones get the neutral row."""
         return self._moved(key, "pause", ("running",), "paused")
 
     def resume(self, key: str) -> Experiment:
@@ -271,8 +267,9 @@ class Experiments(ExperimentViews):
     def switch_off(self, key: str, arm: str) -> Experiment:
         """Create a new version of the promise without this arm. Visitors who have it keep it.
 
-        The tables of the new version keep the budget among themselves. If they do not keep it
-        together with the old ones, the version's grade is "given the time", and the ledger says so.
+        The tables of the new version keep the budget among themselves, not together with the old
+        ones: whoever is shown the arm came before. The grade over all versions is "given the time".
+        The new neutral row follows from the old one and the arm alone.
         """
 
         def switch(connection: Connection) -> Experiment:
@@ -283,10 +280,12 @@ class Experiments(ExperimentViews):
                 raise WrongStateError(
                     "two arms must stay active: stop the experiment and promote one"
                 )
-            old = promises.promise_of(connection, experiment).band
+            before = promises.check(connection, experiment).neutral[-1]
             changed = experiments.switch_off(connection, experiment, arm)
-            band, grade = _new_band(old, changed)
-            detail = promise_entries.switch_off_detail(arm, changed.version, band, grade)
+            band = recipe_of(changed).fixed_band()
+            place = [other.key for other in changed.arms].index(arm)
+            neutral = promises.fixed_neutral(band, without_arm(before, place))
+            detail = promise_entries.switch_off_detail(arm, changed.version, band, neutral)
             commitments.record(connection, "switch_off", changed, **detail)
             return put_first_table(connection, changed)
 
@@ -298,8 +297,8 @@ class Experiments(ExperimentViews):
         """Create a new version of the promise with one more arm. Visitors who have an arm keep it.
 
         The first table of the new version is published immediately. Seeing the new arm reveals that
-        a visitor came after it was added, so the grade over all versions is "given the time", and
-        the ledger says so. The firm's account does not change.
+        a visitor came after it was added, so the grade over all versions is "given the time". The
+        firm's account does not change.
 
         Args:
             key: the experiment, running or paused.
@@ -317,10 +316,11 @@ class Experiments(ExperimentViews):
         def add(connection: Connection) -> Experiment:
             experiment = _in_state(connection, key, "running", "paused")
             new = added_arm(experiment, NewArm(arm, label, budget))
-            old = promises.check(connection, experiment).band
+            before = promises.check(connection, experiment).neutral[-1]
             changed = experiments.add_arm(connection, experiment, new)
-            band, grade = _new_band(old, changed)
-            detail = promise_entries.add_arm_detail(new, changed.version, band, grade)
+            band = recipe_of(changed).fixed_band()
+            neutral = promises.fixed_neutral(band, with_arm(before))
+            detail = promise_entries.add_arm_detail(new, changed.version, band, neutral)
             commitments.record(connection, "add_arm", changed, **detail)
             return put_first_table(connection, changed)
 
@@ -329,9 +329,9 @@ class Experiments(ExperimentViews):
     def add_segment(self, key: str, segment: str) -> Experiment:
         """List one more segment. The next table has a row for it.
 
-        Until then, its visitors get the zero row of the table in force, like those of any unlisted
-        segment. Visitors who came before stay unlisted. The version does not change, because the
-        new row keeps the budget together with everything that the other rows keep it with.
+        Until then, its visitors get the row of the table in force for unlisted segments. Visitors
+        who came before stay unlisted. The version does not change, because the new row keeps the
+        budget together with everything that the other rows keep it with.
 
         Args:
             key: the experiment, running or paused.
@@ -369,7 +369,7 @@ class Experiments(ExperimentViews):
         )
 
     def publish(self, key: str) -> PublishedTable | None:
-        """Publish the next table now, due or not. Returns None if another process is publishing."""
+        """Publish the next table if it is due. Returns None if not, or if it has stopped."""
         return self._publisher.publish(key)
 
     def _moved(self, key: str, kind: str, before: tuple[Status, ...], after: Status) -> Experiment:
@@ -398,23 +398,6 @@ def _in_state(connection: Connection, key: str, *allowed: Status) -> Experiment:
     return experiment
 
 
-def _new_band(old: Band | None, changed: Experiment) -> tuple[Band | None, Grade]:
-    """Return the band of an experiment's new version, and the grade of its old and new tables together.
-
-    The grade is "across time" if they are certain to keep the budgets together. With an arm that
-    the old version did not have, they never do.
-    """
-    new = recipe_of(changed).fixed_band()
-    if old is None or new is None or len(old.floors) < len(new.floors):
-        return new, "given the time"
-    within = all(
-        Fraction(max(old.ceilings[arm], new.ceilings[arm]), min(old.floors[arm], new.floors[arm]))
-        <= exp_floor(changed.budgets[arm])
-        for arm in changed.active
-    )
-    return new, "across time" if within else "given the time"
-
-
 def _arm(experiment: Experiment, key: str) -> Arm:
     for arm in experiment.arms:
         if arm.key == key:
@@ -431,10 +414,8 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
     if draft.arm_specific:
         raise WrongStateError(f"the arms of {key!r} have budgets of their own")
     changed = experiments.change(connection, draft, budget_nano=budget_nano, strategy=strategy)
-    rule = table_rules()[strategy]
-    rule.check_size(len(changed.arms), len(changed.segments))
-    if rule.follows_scores and changed.trace_nano is not None:
-        raise InvalidArgumentError("trace_budget", changed.trace_nano / NANO, NO_TRACE)
+    STRATEGIES[strategy].check_size(len(changed.arms), len(changed.segments))
     first_table(changed)  # raises unless the table passes the exact check
+    check_weights(changed)
     commitments.record(connection, "replan", changed, **promise_entries.replan_detail(changed))
     return changed

@@ -20,8 +20,6 @@ SETTINGS = (
     "segments",
     "budget",
     "strategy",
-    "across_time",
-    "trace_budget",
     "planned_visitors",
     "layer",
     "holdout",
@@ -89,7 +87,6 @@ def wanted_experiment(key: str, given: JsonObject) -> Wanted:
     settings: JsonObject = {name: given.get(name) for name in SETTINGS}
     settings |= {
         "strategy": given.get("strategy", DEFAULT_STRATEGY),
-        "across_time": given.get("across_time", False),
         "holdout": given.get("holdout", 0.0),
     }
     new, metrics = tuple(arm for arm, _ in arms), _metrics(where, given)
@@ -111,8 +108,8 @@ def _arm(where: str, given: object) -> tuple[NewArm, bool]:
         return NewArm(given), True
     if not isinstance(given, dict) or "key" not in given:
         raise InvalidArgumentError(where, given, "keys, or tables with a key")
-    only(given, ("key", "label", "budget", "active"), where)
-    arm = NewArm(given["key"], given.get("label", ""), given.get("budget"))
+    only(given, ("key", "label", "budget", "weight", "active"), where)
+    arm = NewArm(given["key"], given.get("label", ""), given.get("budget"), given.get("weight"))
     return arm, given.get("active", True) is True
 
 
@@ -164,6 +161,7 @@ def members(experiment: Experiment) -> dict[str, object]:
             "key": arm.key,
             "label": arm.label or None,
             "budget": None if arm.budget_nano is None else nats(arm.budget_nano),
+            "weight": None if arm.weight == 1 else arm.weight,
             "active": None if arm.active else False,
         }
         for arm in experiment.arms
@@ -174,8 +172,6 @@ def members(experiment: Experiment) -> dict[str, object]:
         "segments": list(experiment.segments),
         "budget": None if experiment.arm_specific else nats(experiment.budget_nano),
         "strategy": experiment.strategy,
-        "across_time": experiment.across_time or None,
-        "trace_budget": None if experiment.trace_nano is None else nats(experiment.trace_nano),
         "planned_visitors": experiment.planned_visitors,
         "layer": experiment.layer,
         "share": None if experiment.slots is None else slots_of(experiment) / SLOTS,

@@ -1,7 +1,7 @@
 """Ids of visitors and decisions, as callers know them and as they are stored; and the key for both.
 
 A visitor id has one form for all its spellings: an id that looks the same must not get a second draw.
-Of this form only `HMAC-SHA256(key, experiment or group, visitor)`, truncated to 16 bytes, is stored.
+Of this form only `HMAC-SHA256(key, experiment, visitor)`, truncated to 16 bytes, is stored.
 Without the key it is impossible to identify the visitor of a row or to link visitors between
 experiments.
 
@@ -15,8 +15,7 @@ the mark encrypted by a keyed hash of the ending.
     shown mark = stored mark XOR BLAKE2b(ending; key of the experiment)
 
 Without the key, the 12 bytes after the tag are uniform and independent of those of every other id, as
-long as no two endings are equal (a chance of n^2 / 2^65 among n decisions). Decisions from before
-migration 0004 are shown as they are stored.
+long as no two endings are equal (a chance of n^2 / 2^65 among n decisions).
 """
 
 from __future__ import annotations
@@ -52,22 +51,26 @@ INVISIBLE = (
     (0x200B, 0x200F),
     (0x202A, 0x202E),
     (0x2060, 0x206F),
+    (0x2800, 0x2800),
     (0x3164, 0x3164),
     (0xFE00, 0xFE0F),
     (0xFEFF, 0xFEFF),
     (0xFFA0, 0xFFA0),
-    (0xFFF0, 0xFFFB),
+    (0xFFF0, 0xFFFC),
     (0x110BD, 0x110BD),
     (0x110CD, 0x110CD),
     (0x13430, 0x1343F),
     (0x1BCA0, 0x1BCA3),
+    (0x1D159, 0x1D159),
     (0x1D173, 0x1D17A),
     (0xE0000, 0xE0FFF),
 )
 """Characters that are not part of an id, by first and last code point.
 
 Unicode's controls (Cc), format characters (Cf) and whatever else it says to ignore by default: fillers
-and variation selectors. Written out, because each version of Python has its own version of Unicode.
+and variation selectors. And three that fonts leave blank: the empty Braille pattern, the object
+replacement character and the musical null notehead. Written out, because
+each version of Python has its own version of Unicode.
 """
 
 _REMOVED = dict.fromkeys(chain.from_iterable(range(first, last + 1) for first, last in INVISIBLE))
@@ -86,24 +89,12 @@ def normalised(visitor: str) -> str:
     return unicodedata.normalize("NFC", visitor.translate(_REMOVED)).strip()
 
 
-def spellings(visitor: str) -> list[str]:
-    r"""All forms under which decisions of an id may be stored, the oldest first.
-
-    At first ids were stored as written, then composed and trimmed, now without invisible characters.
-
-    >>> spellings("v-1"), spellings(" v\u200b")
-    (['v-1'], [' v\u200b', 'v\u200b', 'v'])
-    """
-    trimmed = unicodedata.normalize("NFC", visitor.strip())
-    return [*dict.fromkeys((visitor, trimmed, normalised(visitor)))]
-
-
 _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 """The two paddings of HMAC (RFC 2104), as byte translation tables."""
 
 
 class VisitorHash:
-    """Computes the stored form of visitor ids within one scope (an experiment's id, or a group).
+    """Computes the stored form of visitor ids within one scope, such as an experiment's id.
 
     HMAC-SHA256 with everything that does not depend on the visitor hashed in advance.
 
@@ -129,11 +120,6 @@ class VisitorHash:
 def visitor_hash(key: bytes, scope: bytes, visitor: str) -> bytes:
     """Return the stored form of one visitor id; use `VisitorHash` for many in the same scope."""
     return VisitorHash(key, scope)(visitor)
-
-
-def group_scope(group: str) -> bytes:
-    """Scope of a group's memberships, from before groups became layers."""
-    return b"group" + sha256(group.encode()).digest()
 
 
 def layer_scope(layer: str) -> bytes:

@@ -1,27 +1,23 @@
-"""Jobs for the writer: what callers ask for, the order in which it waits, how much is taken at once.
+"""Jobs for the writer: what callers ask for, the queue they wait in, how much is taken at once.
 
 One job is one call, for one or many visitors or rewards. `done(job)` is called once, in the writer's
 thread, after the transaction is durable. By then `error` is set or, for decisions, `answers` is
-complete. `waiter` is for the caller's use. `caller` identifies who asks, for fair queueing, and `since`
-is when the job was queued. A job that is `late` has already been answered without the store.
+complete. `waiter` is for the caller's use, and `since` is when the job was queued. A job that is `late`
+has already been answered without the store.
 
-Jobs wait in flows, one per caller and size class. Flows take turns (deficit round robin), so a
-caller who sends large batches does not block one who sends single visitors.
-
-The limit on waiting time works like CoDel. A queue that empties now and then is a burst, and
-everything in it is served. A queue that has not emptied for a while is overload: then a job is
-refused at its turn if it had already waited longer than `patience_seconds` when the previous batch
-was taken. Served jobs have therefore not waited long, and no job is refused merely because one
-transaction was slow. While such jobs are at the head of a flow, new ones for that flow are refused
-on arrival (`crowded`), before their body is parsed. Refusing must be cheap, or no time is left for
-serving.
+Jobs are served in the order of their arrival. The queue has a limit, and so has waiting in it, like
+CoDel. A queue that empties now and then is a burst, and everything in it is served. A queue that
+has not emptied for a while is overload: then a job is refused at its turn if it had already waited
+longer than `patience_seconds` when the previous batch was taken. Served jobs have therefore not
+waited long, and no job is refused merely because one transaction was slow. While such a job is at the
+head, new ones are refused on arrival (`crowded`), before their body is parsed. Refusing must be
+cheap, or no time is left for serving.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -42,7 +38,6 @@ class DecideJob:
     waiter: object = None
     answers: list[Decision] = field(default_factory=list)
     error: Exception | None = None
-    caller: Hashable = None
     since: float = 0.0
     late: bool = False
 
@@ -61,7 +56,6 @@ class RewardJob:
     waiter: object = None
     error: Exception | None = None
     outcomes: dict[str, int] | None = None  # only for imports: outcome -> count; set when done
-    caller: Hashable = None
     since: float = 0.0
     late: bool = False
 
@@ -126,14 +120,14 @@ def checked_visitor(visitor: object) -> str:
 
 
 def checked_segment(segment: object) -> str | None:
-    """Validate a segment: any short text, or None. Segments need not be listed by the experiment."""
-    if segment is None or (
-        type(segment) is str and len(segment) <= LONGEST_NAME and _encodable(segment)
-    ):
+    """Validate a segment: any text, or None. Segments need not be listed by the experiment.
+
+    No text is refused, because a status must not depend on it. One that is too long to be listed is
+    an unlisted segment.
+    """
+    if segment is None or type(segment) is str:
         return segment
-    raise InvalidArgumentError(
-        "segment", "...", f"text of up to {LONGEST_NAME} characters, or none"
-    )
+    raise InvalidArgumentError("segment", "...", "text, or none")
 
 
 def checked_value(value: object) -> int:
@@ -168,34 +162,15 @@ def _encodable(text: str) -> bool:
 
 # -- the queue ------------------------------------------------------------------------------------
 
-TURN = 25
-"""Decisions and rewards that a flow may add to a batch per turn. It is a fraction of the smallest
-batch (`SMALLEST_BATCH`), so that every flow gets its turn in each batch.
-"""
-
 STANDING_SECONDS = 0.1
 """A queue that has not been empty for this long is overload, not a burst."""
 
-SIZE_CLASSES = (1, 100)
-"""Largest sizes of single jobs and of small batches; anything larger is a large batch."""
 
-
-class _Flow:
-    """The jobs of one caller and size class."""
-
-    __slots__ = ("credit", "jobs", "size")
-
-    def __init__(self) -> None:
-        self.jobs: deque[Job] = deque()
-        self.size = 0
-        self.credit = 0
-
-
-class FairQueue:
-    """Queue of waiting jobs. Not thread-safe: the owner must hold a lock.
+class JobQueue:
+    """Waiting jobs, first come, first served. Not thread-safe: the owner must hold a lock.
 
     Args:
-        limit: maximum number of waiting decisions and rewards.
+        limit: maximum number of waiting decisions and rewards. A larger job fits an empty queue.
         patience_seconds: how long a job may wait during overload; None means indefinitely.
 
     Attributes:
@@ -207,80 +182,58 @@ class FairQueue:
     def __init__(self, limit: int, patience_seconds: float | None = None) -> None:
         self._limit = limit
         self._patience = patience_seconds
-        self._callers: OrderedDict[Hashable, OrderedDict[int, _Flow]] = OrderedDict()
-        self._jobs = 0
-        self.standing_since: float | None = None
+        self._jobs: deque[Job] = deque()
         self._taken_at = float("-inf")
+        self.standing_since: float | None = None
         self.size = 0
 
     def __len__(self) -> int:
-        return self._jobs
+        return len(self._jobs)
 
-    def put(self, job: Job, now: float) -> list[Job]:
-        """Add a job. Returns the jobs, possibly this one, that are refused because the queue is full.
-
-        The longest flow loses jobs first, starting with its newest.
-        """
-        refused: list[Job] = []
-        size, kind = job.size, _size_class(job.size)
-        while self.size and self.size + size > self._limit:
-            caller, longest = max(
-                ((caller, flow) for caller in self._callers.items() for flow in caller[1].items()),
-                key=lambda found: found[1][1].size,
-            )
-            mine = (caller[0], longest[0]) == (job.caller, kind)
-            if mine or longest[1].size <= size:
-                return [*refused, job]
-            refused.append(self._dropped_newest(caller[0], longest[0]))
-        flows = self._callers.get(job.caller)
-        if flows is None:
-            flows = self._callers[job.caller] = OrderedDict()
-        flow = flows.get(kind)
-        if flow is None:
-            flow = flows[kind] = _Flow()
+    def put(self, job: Job, now: float) -> bool:
+        """Add a job; return False if the queue is full."""
+        if self._jobs and self.size + job.size > self._limit:
+            return False
         job.since = now
-        flow.jobs.append(job)
-        flow.size += size
-        self.size += size
-        self._jobs += 1
-        return refused
+        self._jobs.append(job)
+        self.size += job.size
+        return True
 
     def take(self, limit: int, now: float) -> tuple[list[Job], list[Job]]:
         """Return a batch of about `limit` decisions and rewards, and the jobs that waited too long.
 
-        A job larger than the limit gets a batch of its own, so small jobs do not wait for it. Jobs
-        already answered elsewhere are in neither list.
+        A job that does not fit any more waits for the next batch, unless it is the first. Jobs already
+        answered elsewhere are in neither list.
         """
         batch: list[Job] = []
         shed: list[Job] = []
-        room = limit
-        oldest = self._oldest_to_serve(now)
-        while self._callers and room > 0:
-            caller, flows = next(iter(self._callers.items()))
-            kind, flow = next(iter(flows.items()))
-            if batch and limit < flow.jobs[0].size <= flow.credit + TURN:
+        room, oldest = limit, self._oldest_to_serve(now)
+        while self._jobs and (not batch or self._jobs[0].size <= room):
+            job = self._jobs.popleft()
+            self.size -= job.size
+            if job.late:
+                continue
+            if job.since < oldest:
+                shed.append(job)
+                continue
+            room -= max(1, job.size)
+            batch.append(job)
+            if room <= 0:
                 break
-            flow.credit += TURN
-            while flow.jobs and flow.jobs[0].size <= flow.credit and room > 0:
-                job = flow.jobs.popleft()
-                flow.size -= job.size
-                self.size -= job.size
-                self._jobs -= 1
-                if job.late:
-                    continue
-                if job.since < oldest:
-                    shed.append(job)
-                    continue
-                flow.credit -= job.size
-                room -= max(1, job.size)
-                batch.append(job)
-            self._end_turn(caller, kind)
         self._taken_at = now
-        if not self._callers:
+        if not self._jobs:
             self.standing_since = None
         elif self.standing_since is None:
             self.standing_since = now
         return batch, shed
+
+    def crowded(self, now: float) -> bool:
+        """Whether a new job would probably be refused at its turn: the oldest one would be."""
+        return bool(self._jobs) and self._jobs[0].since < self._oldest_to_serve(now)
+
+    def age(self, now: float) -> float:
+        """Return how long the oldest job has waited, in seconds."""
+        return now - self._jobs[0].since if self._jobs else 0.0
 
     def _oldest_to_serve(self, now: float) -> float:
         """Return the time such that jobs queued before it are refused."""
@@ -288,48 +241,6 @@ class FairQueue:
         if self._patience is None or since is None or now - since < STANDING_SECONDS:
             return float("-inf")
         return self._taken_at - self._patience
-
-    def crowded(self, caller: Hashable, size: int, now: float) -> bool:
-        """Whether a job of this caller and size would be refused when its turn comes.
-
-        This is the case during overload if the job at the head of its flow has already waited too
-        long.
-        """
-        if self.standing_since is None:
-            return False
-        flows = self._callers.get(caller)
-        flow = None if flows is None else flows.get(_size_class(size))
-        return flow is not None and flow.jobs[0].since < self._oldest_to_serve(now)
-
-    def age(self, now: float) -> float:
-        """Return the longest waiting time among the jobs at the heads of the flows, in seconds."""
-        heads = [flow.jobs[0] for flows in self._callers.values() for flow in flows.values()]
-        return max((now - job.since for job in heads), default=0.0)
-
-    def _end_turn(self, caller: Hashable, kind: int) -> None:
-        flows = self._callers[caller]
-        if flows[kind].jobs:
-            flows.move_to_end(kind)
-        else:
-            del flows[kind]
-        if flows:
-            self._callers.move_to_end(caller)
-        else:
-            del self._callers[caller]
-
-    def _dropped_newest(self, caller: Hashable, kind: int) -> Job:
-        flow = self._callers[caller][kind]
-        job = flow.jobs.pop()
-        flow.size -= job.size
-        self.size -= job.size
-        self._jobs -= 1
-        if not flow.jobs:
-            self._end_turn(caller, kind)
-        return job
-
-
-def _size_class(size: int) -> int:
-    return bisect_left(SIZE_CLASSES, size)
 
 
 # -- the size of a transaction ---------------------------------------------------------------------
@@ -340,13 +251,6 @@ BATCH_SECONDS = 0.025
 During overload a decision waits for its turn (`queue_seconds`, and up to one transaction more), and
 then for its own transaction.
 """
-
-LONG_BATCH_SECONDS = 0.1
-"""The same where only batches come. A page of an index that many decisions of a transaction change is
-written once, so that long transactions take less time for each."""
-
-ONLY_BATCHES_SECONDS = 1.0
-"""After so long without a single decision or reward, nobody is there who would wait for a batch."""
 
 SMALLEST_BATCH, FIRST_BATCH = 100, 500
 """Batch sizes: the minimum, and the initial size before anything has been measured."""
@@ -368,25 +272,11 @@ class BatchSize:
     def __init__(self, most: int) -> None:
         self._most = most
         self._rate = min(most, FIRST_BATCH) / BATCH_SECONDS
-        self._single_at = float("-inf")
 
     @property
     def limit(self) -> int:
-        """The size of the next transaction, where single visitors come too."""
-        return self._of(BATCH_SECONDS)
-
-    def limit_at(self, now: float) -> int:
         """The size of the next transaction."""
-        mixed = now - self._single_at < ONLY_BATCHES_SECONDS
-        return self._of(BATCH_SECONDS if mixed else LONG_BATCH_SECONDS)
-
-    def taken(self, sizes: Iterable[int], now: float) -> None:
-        """What a transaction holds: whether somebody alone is among them."""
-        if 1 in sizes:
-            self._single_at = now
-
-    def _of(self, seconds: float) -> int:
-        return max(SMALLEST_BATCH, min(self._most, round(self._rate * seconds)))
+        return max(SMALLEST_BATCH, min(self._most, round(self._rate * BATCH_SECONDS)))
 
     def measured(self, size: int, seconds: float) -> None:
         """Record a transaction's size and duration. Small ones say little: most of it is waiting."""

@@ -45,16 +45,7 @@ def claim(connection: Connection) -> Identity:
         )
         if taken.rowcount == 1:
             return Identity(free, owner)
-    return _begin(connection, int.from_bytes(os.urandom(4), "big") >> 1 or 1)
-
-
-def claim_scratch(connection: Connection) -> Identity:
-    """Start a chain for a scratch copy. Its number is negative, and it is never taken over."""
-    return _begin(connection, -(int.from_bytes(os.urandom(4), "big") >> 1 or 1))
-
-
-def _begin(connection: Connection, fresh: int) -> Identity:
-    now, owner = times.now(), os.urandom(16)
+    fresh = int.from_bytes(os.urandom(4), "big") >> 1 or 1
     connection.execute(
         insert(writers).values(
             id=fresh, owner=owner, lease_until=now + LEASE_MICROSECONDS, seq=0, head=GENESIS

@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 from deniable._types import JsonObject
 from deniable.audit.log_blocks import COLUMNS, TEXT, WIDTHS, ending_of
 from deniable.errors import WrongStateError
-from deniable.service.export import Shape, export
+from deniable.service.export import Shape, export, opened_privately
+from deniable.service.table_making import restart_unbounded
 from deniable.storage import account, commitments, experiments
 from deniable.storage.ledger import Verification, chains_behind, verify
 from deniable.storage.log_rows import LogRow, log_rows
@@ -31,10 +32,15 @@ class Ledger:
         self._store = store
         self._key = key
 
-    def entries(self) -> list[Commitment]:
-        """Return all changes to the firm's budget or an experiment's promise, oldest first."""
+    def entries(self, *, after: int = 0, limit: int | None = None) -> list[Commitment]:
+        """Return all changes to the firm's budget or an experiment's promise, oldest first.
+
+        Args:
+            after: only entries after this number.
+            limit: at most so many.
+        """
         with self._store.read() as connection:
-            return commitments.entries(connection)
+            return commitments.entries(connection, after=after, limit=limit)
 
     def page(
         self,
@@ -76,6 +82,9 @@ class Ledger:
     def restored(self, *, noted: Mapping[str, str] | None = None) -> int:
         """Record that this store was restored: everything that counts is committed again.
 
+        Visitors whose decisions were lost are drawn a second time. Experiments without a fixed band
+        therefore learn from zero again.
+
         Args:
             noted: heads noted after the backup was made; chains may be shorter than those.
 
@@ -92,20 +101,21 @@ class Ledger:
             if not found.sound:
                 raise WrongStateError(f"this store cannot be used: {found.problem}")
             lost = ", ".join(behind) or "what came after the backup, if anything"
-            return account.restored(connection, lost=lost)
+            again = account.restored(connection, lost=lost)
+            restart_unbounded(connection)
+            return again
 
         return self._store.retried(work)
 
     def export(self, path: str | Path, *, experiment: str, shape: Shape = "private") -> int:
-        """Write decisions to a file (.parquet, .csv, .jsonl, .vw) and return the number of rows.
+        """Write decisions to a file (.parquet, .csv, .jsonl) and return the number of rows.
 
         Args:
             path: the file; its extension determines the format.
             experiment: the experiment.
             shape: `private` (segment, shown, table, propensities, role, version, reward), `public`
-                (what a watcher sees: arm and time), or `open-bandit` or `vowpal-wabbit` for
-                off-policy tools. All except `public` contain segments: keep them in the trusted
-                zone.
+                (what a tracker sees: arm and time), or `open-bandit` for off-policy tools. All
+                except `public` contain segments: keep them in the trusted zone.
         """
         with self._store.read() as connection:
             found = experiments.by_key(connection, experiment)
@@ -151,12 +161,14 @@ def export_log(connection: Connection, path: Path, experiment: Experiment | None
     wanted = None if experiment is None else [bytes.fromhex(experiment.id)]
     with closing(log_rows(connection, wanted)) as rows:
         if ending == ".parquet":
+            opened_privately(path).close()
             return _write_parquet(path, rows)
         with _opened(path, ending) as file:
             return (_write_csv if ".csv" in ending else _write_jsonl)(file, rows)
 
 
 def _opened(path: Path, ending: str) -> IO[str]:
+    opened_privately(path).close()
     if not ending.endswith(".gz"):
         return path.open("w", encoding="utf-8", newline="")
     return io.TextIOWrapper(gzip.open(path, "wb", compresslevel=4), encoding="utf-8", newline="")

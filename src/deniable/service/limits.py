@@ -15,6 +15,8 @@ MAX_BUDGET: Final = 40.0
 """Maximum budget in nats. e^40 exceeds what tables in units of 2^-64 can express, so it promises
 nothing.
 """
+MAX_WEIGHT: Final = 1_000_000
+"""Maximum weight of an arm in the neutral row."""
 MAX_METRICS: Final = 20
 MAX_HOLDOUT: Final = 0.5
 MAX_SECONDS: Final = 10 * 366 * 86_400
@@ -31,15 +33,12 @@ MAX_LABEL: Final = 64
 """Of an owner or a tag."""
 MAX_TAGS: Final = 20
 
-# -- decisions, rewards and scores -----------------------------------------------------------------
+# -- decisions and rewards --------------------------------------------------------------------------
 
 LONGEST_NAME: Final = 512
-"""Maximum characters of a visitor id, and of a segment as sent; longer ones are rejected."""
+"""Maximum characters of a visitor id; longer ones are rejected."""
 LARGEST_REWARD: Final = 1_000_000
 """Maximum reward and cap."""
-LARGEST_SCORE: Final = 1e100
-MOST_SCORES: Final = 10_000
-"""Maximum segments times arms: each ledger entry holds all scores of one call."""
 
 # -- the firm --------------------------------------------------------------------------------------
 

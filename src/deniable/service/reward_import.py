@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 
 import polars as pl
 from sqlalchemy import Connection
 
+from deniable._formatting import listed
 from deniable.errors import InvalidArgumentError
-from deniable.service.ids import DecisionIds, VisitorHash, spellings
+from deniable.service.ids import DecisionIds, VisitorHash, normalised
 from deniable.storage import experiments
 from deniable.storage.records import MICRO, Experiment
 
@@ -192,7 +192,9 @@ def _read(path: Path, columns: Mapping[str, str]) -> pl.DataFrame:
     for what, usual in COLUMNS.items():
         if what in columns:
             if columns[what] not in frame.columns:
-                raise InvalidArgumentError("column", columns[what], f"one of {_listed(frame)}")
+                raise InvalidArgumentError(
+                    "column", columns[what], f"one of {listed(frame.columns, 10)}"
+                )
             chosen[what] = columns[what]
         else:
             match = next((names[name] for name in usual if name in names), None)
@@ -202,7 +204,7 @@ def _read(path: Path, columns: Mapping[str, str]) -> pl.DataFrame:
         raise InvalidArgumentError(
             "file",
             path.name,
-            f"columns decision (or visitor) and value; it has {_listed(frame)}",
+            f"columns decision (or visitor) and value; it has {listed(frame.columns, 10)}",
         )
     return frame.select(**{what: pl.col(name) for what, name in chosen.items()}).with_row_index(
         "row", offset=first
@@ -214,10 +216,6 @@ def _opened(path: Path, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         return read()
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         raise InvalidArgumentError("file", path.name, "a CSV or Parquet file") from None
-
-
-def _listed(frame: pl.DataFrame) -> str:
-    return ", ".join(frame.columns[:10]) + (" ..." if len(frame.columns) > 10 else "")
 
 
 def _checked(
@@ -324,12 +322,9 @@ def _resolved(
                 wanted = list(map(_id_bytes, texts))
                 places = {ids.stored(one): one for one in wanted if one}
                 stored = {places[row]: row for row in _stored(connection, experiment, "id", places)}
-                older = [one for one in wanted if one and one not in stored]
-                stored |= {row: row for row in _stored(connection, experiment, "id", older)}
             else:
-                forms = [[hashed(form) for form in spellings(text)] for text in texts]
-                stored = _stored(connection, experiment, "visitor", {*chain.from_iterable(forms)})
-                wanted = [next((one for one in some if one in stored), some[-1]) for some in forms]
+                wanted = [hashed(normalised(text)) for text in texts]
+                stored = _stored(connection, experiment, "visitor", set(wanted))
             values = zip(wanted, part["what"].to_list(), part["micro"].to_list(), strict=True)
             found += [
                 (stored[one], ids.stored(stored[one]), what, micro)

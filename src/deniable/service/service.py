@@ -18,7 +18,9 @@ import hmac
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from sqlalchemy import func, select
 
 from deniable.service.apikeys import ApiKeys
 from deniable.service.approvals import Approvals
@@ -32,18 +34,37 @@ from deniable.service.ledger import Ledger
 from deniable.service.limits import DEFAULT_STORE
 from deniable.service.people import People
 from deniable.service.publisher import Publisher
-from deniable.service.scores import Scores
-from deniable.service.scratch import Scratch
 from deniable.service.sessions import Sessions
 from deniable.service.visitor_requests import VisitorRequests
 from deniable.service.writer import Figures, Writer
-from deniable.storage.connect import connect
+from deniable.storage import times
+from deniable.storage.connect import connect, schema_problem
 from deniable.storage.idempotency import Idempotency
 from deniable.storage.records import Decision
+from deniable.storage.schema import experiments, tables
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
     from deniable.service.reward_import import ImportSummary
+
+
+_OLDEST_TABLE = (
+    select(func.min(tables.c.published_at))
+    .join(experiments, experiments.c.id == tables.c.experiment_id)
+    .where(experiments.c.status == "running", tables.c.number == experiments.c.table_number)
+)
+
+
+class StoreFigures(NamedTuple):
+    """What metrics tell of the store.
+
+    Attributes:
+        free_bytes: free space of its disk; None if the store is on another machine.
+        table_age: seconds since the oldest table in force was published; None without any.
+    """
+
+    free_bytes: int | None
+    table_age: float | None
 
 
 def open(  # noqa: A001 - the public name is deniable.open
@@ -54,7 +75,7 @@ def open(  # noqa: A001 - the public name is deniable.open
     queue_seconds: float | None = None,
     decide_seconds: float | None = None,
 ) -> Deniable:
-    """Open the service on the store at `url`, creating or migrating its schema if needed.
+    """Open the service on the store at `url`, creating its schema if it is empty.
 
     Args:
         url: `sqlite:///path`, `postgresql://user@host/database`, or `memory:` (not persistent).
@@ -100,12 +121,10 @@ class Deniable:
         writer: stores decisions and rewards; `AsyncDecisions` submits to it.
         experiments: create, start, pause and stop experiments; read their counts and tables.
         firm: the firm's budget.
-        scores: receives scores from an external model, for experiments with the strategy "gate".
         visitors: show, look up and erase stored visitor data.
         ledger: the event history, its verification and exports.
         audits: promises, and checks of whether they were kept.
         documents: numbered documents for signature, generated from the ledger.
-        scratch: copies of experiments for an audit's canaries.
         keys: API keys.
         approvals: actions that wait for a second person's approval.
         people: named users, their roles, invitations and passwords.
@@ -137,12 +156,10 @@ class Deniable:
         self.approvals = Approvals(store, self.derived_key(b"approvals"))
         self.experiments = Experiments(store, self._publisher, self.approvals)
         self.firm = FirmBudget(store, self.approvals)
-        self.scores = Scores(store)
         self.visitors = VisitorRequests(store, key, self.approvals)
         self.ledger = Ledger(store, key)
-        self.audits = Audits(store)
+        self.audits = Audits(store, key)
         self.documents = Documents(store)
-        self.scratch = Scratch(store, key)
         self.keys = ApiKeys(store)
         self.people = People(store, self.derived_key(b"sign-in attempts"))
         self.sessions = Sessions(store)
@@ -158,7 +175,7 @@ class Deniable:
         Args:
             experiment: the experiment's key.
             visitor: your id of the visitor; only its keyed HMAC is stored.
-            segment: the visitor's segment; an unlisted one, or None, gets the zero row.
+            segment: the visitor's segment; unlisted ones, and None, share one row.
 
         Raises:
             UnknownNameError: there is no such experiment.
@@ -268,6 +285,18 @@ class Deniable:
     def beat(self) -> None:
         """Record once a day that the service is running: only recorded time frees budget."""
         self.writer.engine.beat()
+
+    def store_figures(self) -> StoreFigures:
+        """Return the free space of the store's disk, and the age of the oldest table in force."""
+        with self._store.read() as connection:
+            published = connection.execute(_OLDEST_TABLE).scalar()
+        age = None if published is None else max(0.0, (times.now() - published) / 1e6)
+        return StoreFigures(self._store.free_bytes(), age)
+
+    def schema_problem(self) -> str | None:
+        """Return why this version cannot use the store's schema any more; None if it can."""
+        with self._store.read() as connection:
+            return schema_problem(connection)
 
     def ready(self) -> bool:
         """Whether a decision could be drawn and stored right now."""

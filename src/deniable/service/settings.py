@@ -8,6 +8,7 @@ Flags take precedence over environment variables, then the TOML file, then the d
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,9 @@ from deniable.service.limits import DEFAULT_STORE
 
 PREFIX = "DENIABLE_"
 CONFIG = f"{PREFIX}CONFIG"
+
+_PASSWORD = re.compile(r"//[^/@]*:[^/@]+@|[?&]password=")
+"""A URL that contains a password."""
 
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -55,16 +59,24 @@ class Settings(BaseModel):
         le=256,
         description="Number of worker processes that share the port and the store.",
     )
+    only: Literal["everything", "decide", "pages"] = Field(
+        default="everything",
+        description="What to answer: decide (decisions and rewards alone), pages (pages and "
+        "administration alone) or everything.",
+    )
     connection_limit: int = Field(
         default=4_000,
         ge=1,
-        description="Maximum open connections per process; above it, idle ones are closed.",
+        description="Maximum open connections per process; more wait until one is closed.",
     )
     request_seconds: Seconds = Field(
-        default=10.0, gt=0, le=3_600, description="Maximum time for a request to arrive."
+        default=10.0, gt=0, le=3_600, description="Maximum time for a request's body to arrive."
     )
     idle_seconds: Seconds = Field(
-        default=30.0, gt=0, le=3_600, description="Maximum idle time of a connection."
+        default=30.0,
+        gt=0,
+        le=3_600,
+        description="Maximum time a connection may be idle, or take to send its headers.",
     )
     body_limit: int = Field(
         default=262_144,
@@ -134,10 +146,6 @@ class Settings(BaseModel):
         default="",
         description="URL that receives signed notifications of ledger entries. Default: none.",
     )
-    traces: bool = Field(
-        default=False,
-        description="Send OpenTelemetry spans over OTLP. They contain no visitor, segment or arm.",
-    )
     demo: bool = Field(
         default=False,
         description="Create a demo firm with eight experiments, a month of history and "
@@ -149,10 +157,6 @@ class Settings(BaseModel):
         le=10_000_000,
         description="Maximum visitors that the demo simulates. They arrive while a page is open.",
     )
-
-    def environment(self) -> dict[str, str]:
-        """Return the settings as environment variables, for worker processes."""
-        return {variable(name): str(value) for name, value in self}
 
 
 def variable(name: str) -> str:
@@ -195,9 +199,14 @@ def load(
 
 def _read(path: Path) -> JsonObject:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        found = tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise InvalidArgumentError("config", str(path), f"TOML ({error})") from None
+    if _PASSWORD.search(str(found.get("store", ""))) and path.stat().st_mode & 0o077:
+        raise InvalidArgumentError(
+            "config", str(path), "mode 0600, because it contains the database's password"
+        )
+    return found
 
 
 def _checked(values: JsonObject, sources: Mapping[str, str], *, strict: bool = False) -> Settings:

@@ -1,76 +1,170 @@
 """The next table of an experiment: made from its counts, checked, stored and chained.
 
-A table is a function of the counts stored with it. It is checked in exact arithmetic before it is
-stored, and stored and chained before anything is drawn from it.
-
-Without a trace budget, the counts are the sums of the counters. With one, each decision enters the sums
-exactly once, with noise, and a table never depends on anything else.
+A table is a function of the counts stored with it, and these are a function of the decisions and
+rewards in its cuts (`storage.table_counts`). It is checked in exact arithmetic before it is stored,
+and stored and chained before anything is drawn from it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
-from itertools import pairwise
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from deniable._types import JsonObject
-from deniable.privacy.noise import discrete_laplace
-from deniable.privacy.tables import Table, decoded_table
+from deniable.privacy.epochs import LEAST_NEW, due_at, epochs_of, last_due
+from deniable.privacy.tables import Row, Table, decoded_table, neutral_row
 from deniable.storage import commitments, experiments, promise_entries, promises, times
-from deniable.storage.counts import table_counts
-from deniable.storage.promise_entries import newest_scores, scores_detail
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.storage.sums import Sums, sums
+from deniable.storage.table_counts import (
+    ALL_TABLES,
+    Cut,
+    cut_at,
+    stored_cut,
+    stored_decisions,
+    table_counts,
+)
 from deniable.strategies.recipe import Recipe
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
+class Growth(NamedTuple):
+    """What is stored of an experiment, and how that compares with its table in force.
+
+    Attributes:
+        stored: all stored decisions.
+        made_of: those that the table in force was made from.
+        due: the last number of decisions at which a table was due; None if none was.
+        look_after: how many more decisions a process may store before it looks again. If several
+            processes store decisions, each looks more often than one alone would have to.
+    """
+
+    stored: Cut
+    made_of: Cut
+    due: int | None
+    look_after: int
+
+
+class Look(NamedTuple):
+    """What came of a look: the table that was published, if any, and when to look again."""
+
+    table: PublishedTable | None
+    look_after: int
+
+
+def growth(connection: Connection, experiment: Experiment) -> Growth:
+    """Return how far a started experiment has grown."""
+    in_force = json.loads(experiments.counts_in_force(connection, experiment))
+    made_of = stored_cut(in_force, "decisions")
+    stored = stored_decisions(connection, experiment, stored_cut(in_force, "stored"))
+    epochs = epochs_of(len(experiment.arms), len(experiment.segments))
+    before, now = sum(made_of.values()), sum(stored.values())
+    due = last_due(before, now, epochs)
+    left = due_at(due, epochs) - now
+    writers = sum(count > made_of.get(writer, 0) for writer, count in stored.items())
+    return Growth(
+        stored,
+        made_of,
+        due if due > before else None,
+        left if writers <= 1 else max(1, left // (2 * writers)),
+    )
+
+
+def publish_due(connection: Connection, key: str) -> Look:
+    """Publish the next table of a running or paused experiment, if it is due.
+
+    The transaction holds the ledger and the experiment from its first statement on. So no other
+    process publishes, nobody changes the experiment, and none of its decisions are stored until the
+    table is in force.
+    """
+    commitments.lock_chain(connection)
+    experiment = experiments.by_key(connection, key, lock=True)
+    if experiment.status not in ("running", "paused"):
+        return Look(None, LEAST_NEW)
+    grown = growth(connection, experiment)
+    if grown.due is None:
+        return Look(None, grown.look_after)
+    cut = cut_at(grown.due, grown.stored, grown.made_of)
+    made = next_table(connection, experiment, grown.stored, cut)
+    store_table(connection, experiment, made)
+    return Look(made, grown.look_after)
+
+
+def put_first_table(connection: Connection, experiment: Experiment) -> Experiment:
+    """Publish a version's first table, due or not, from all that is stored.
+
+    The transaction must hold the ledger and the experiment (start, switch off, add an arm).
+    """
+    stored = growth(connection, experiment).stored if experiment.table_number else {}
+    made = next_table(connection, experiment, stored, stored)
+    return store_table(connection, experiment, made)
+
+
+def restart_unbounded(connection: Connection) -> list[Experiment]:
+    """Begin the counts of all live experiments without a fixed band again, each with a new first table.
+
+    Some of their visitors may be drawn a second time. A table that contains the own record would
+    tell more than the budget allows; a fixed band bounds it. The transaction must hold the ledger.
+    """
+    restarted = []
+    for known in experiments.everything(connection):
+        if known.status not in ("running", "paused") or recipe_of(known).fixed_band() is not None:
+            continue
+        experiment = experiments.by_key(connection, known.key, lock=True)
+        detail = promise_entries.restart_detail(experiment.table_number)
+        commitments.record(connection, "restart", experiment, **detail)
+        restarted.append(put_first_table(connection, experiment))
+    return restarted
+
+
 def next_table(
-    connection: Connection, experiment: Experiment, found: Sums | None = None
+    connection: Connection, experiment: Experiment, stored: Cut, cut: Cut
 ) -> PublishedTable:
-    """Make the next table of an experiment from the stored counts.
+    """Make the next table of an experiment from the decisions in a cut.
 
     Args:
-        connection: inside a transaction.
+        connection: inside a transaction that holds the experiment.
         experiment: the experiment.
-        found: the sums of its counters, if already read.
+        stored: all its decisions.
+        cut: the decisions that the table is made from.
 
     Raises:
         BrokenPromiseError: the row disagrees with the chain. A table made from a changed row would
             be chained, and would stay in force after the row was changed back.
     """
-    found = sums(connection, experiment) if found is None else found
     promise = promises.check(connection, experiment)
     now = commitments.moment(connection)
     recipe = recipe_of(experiment)
-    counts = counts_now(connection, experiment, now, found)
-    wanted = None
-    if recipe.kind.follows_scores:
-        wanted = newest_scores(connection, experiment)
-        counts["scores"] = None if wanted is None else scores_detail(wanted)
+    closed = _last_closed(connection, experiment, now)
+    since = promise.restarts[-1] if promise.restarts else 0
+    counts = table_counts(connection, experiment, stored, cut, closed, since)
     # All inputs of a strategy are stored with the table and chained through its digest.
     counts["horizon"] = recipe.horizon
-    counts["rule"] = recipe.kind.rule
-    counts["additions"] = experiment.table_number  # the first table is made without noise
-    seen = recipe.counts(counts["shows"], counts["rewards"], counts["additions"], wanted)
-    late = promise.band if recipe.fixed_band() is None else None
-    late = late or recipe.late_band(seen)
-    counts["floors"] = None if late is None else list(late.floors)
-    made = recipe.table(seen, late)
-    promises.check_table(replace(promise, band=late or promise.band), made)
+    seen = recipe.counts(counts["shows"], counts["rewards"])
+    made = recipe.table(seen)
+    promises.check_table(promise, made)
     return PublishedTable(
         number=experiment.table_number + 1,
         version=experiment.version,
         strategy=experiment.strategy,
         published_at=times.as_datetime(now),
-        decisions=found.decisions,
+        decisions=sum(cut.values()),
         counts=_encode(counts).encode(),
         rows=made.encoded(),
     )
+
+
+def _last_closed(connection: Connection, experiment: Experiment, now: int) -> int:
+    """Return the last table whose shows count without a reward.
+
+    A table's attribution window closes when that time has passed since the next one replaced it.
+    """
+    if not experiment.attribution_seconds:
+        return ALL_TABLES
+    since = now - experiment.attribution_seconds * 1_000_000
+    published = experiments.published_at(connection, experiment)
+    return max((number - 1 for number, at in published.items() if at <= since), default=0)
 
 
 def recipe_of(experiment: Experiment) -> Recipe:
@@ -81,8 +175,6 @@ def recipe_of(experiment: Experiment) -> Recipe:
         active=experiment.active,
         cap=experiment.metrics[0].cap_micro,
         horizon=experiment.planned_visitors,
-        across_time=experiment.across_time,
-        trace_nano=experiment.trace_nano,
     )
 
 
@@ -93,36 +185,14 @@ def first_table(experiment: Experiment) -> Table:
     return recipe.table(recipe.counts(empty, empty))
 
 
-def put_first_table(connection: Connection, experiment: Experiment) -> Experiment:
-    """Publish a table in a transaction that holds the chain (start, switch off, add an arm)."""
-    return store_table(connection, experiment, next_table(connection, experiment))
-
-
-def put_into_force(
-    connection: Connection, experiment: Experiment, made: PublishedTable
-) -> PublishedTable | None:
-    """Store and chain a table that was made outside this transaction, unless the experiment changed."""
-    commitments.lock_chain(connection)
-    locked = experiments.held(connection, experiment)
-    live = locked.status in ("running", "paused")
-    unchanged = (made.number, made.version) == (locked.table_number + 1, locked.version)
-    unchanged &= len(experiment.segments) == locked.segments
-    if not live or not unchanged:  # stopped meanwhile, or its arms or segments changed
-        return None
-    if recipe_of(experiment).kind.follows_scores:
-        newest = newest_scores(connection, experiment)
-        if json.loads(made.counts)["scores"] != (newest and scores_detail(newest)):
-            return None  # new scores arrived meanwhile; the table that is due will use those
-    store_table(connection, experiment, made)
-    return made
+def first_neutral(experiment: Experiment) -> Row:
+    """Return the neutral row of an experiment that starts."""
+    weighted = neutral_row([arm.weight for arm in experiment.arms])
+    return promises.fixed_neutral(recipe_of(experiment).fixed_band(), weighted)
 
 
 def store_table(connection: Connection, experiment: Experiment, made: PublishedTable) -> Experiment:
     """Store and chain a table, from which the next transaction draws; return the experiment with it."""
-    recipe = recipe_of(experiment)
-    settled = None
-    if recipe.kind.offers_across_time:
-        settled = recipe.settled_band(json.loads(made.counts)["floors"])
     detail = promise_entries.table_detail(
         made.number,
         made.version,
@@ -131,110 +201,6 @@ def store_table(connection: Connection, experiment: Experiment, made: PublishedT
         made.decisions,
         made.strategy,
         times.as_stored(made.published_at),
-        settled,
     )
     commitments.record(connection, "table", experiment, **detail)
     return experiments.add_table(connection, experiment, made)
-
-
-# -- the counts ------------------------------------------------------------------------------------
-
-
-def counts_now(connection: Connection, experiment: Experiment, now: int, found: Sums) -> JsonObject:
-    """Return the counts for a table made now, where `found` are the sums of its counters."""
-    if experiment.trace_nano is not None or experiment.attribution_seconds is not None:
-        return _counts(connection, experiment, now)
-    width = len(experiment.arms)
-    starts = range(0, len(found.shows), width)
-    return {
-        "shows": [found.shows[start : start + width].tolist() for start in starts],
-        "rewards": [found.rewards[start : start + width].tolist() for start in starts],
-    }
-
-
-def _counts(connection: Connection, experiment: Experiment, now: int) -> JsonObject:
-    """Return the counts for an experiment with an attribution window or a trace budget.
-
-    A show counts once its attribution window has closed or its reward has arrived, whichever is
-    first. The window of a table's decisions closes with the most recent of them. With a trace
-    budget, each decision is counted exactly once, with noise (MATH section 13).
-    """
-    width, height = len(experiment.arms), len(experiment.segments)
-    found = table_counts(connection, experiment)
-    ends = _ends(experiments.published_at(connection, experiment), now)
-    window = (experiment.attribution_seconds or 0) * 1_000_000
-    closed = {number for number, end in ends.items() if now >= end + window}
-    if experiment.trace_nano is None:
-        shows = [[0] * width for _ in range(height)]
-        rewards = [[0] * width for _ in range(height)]
-        for (number, segment, arm), (shown, rewarded, value, _) in found.items():
-            if segment >= 0:
-                shows[segment][arm] += shown if number in closed else rewarded
-                rewards[segment][arm] += value
-        return {"shows": shows, "rewards": rewards}
-    return _noisy_counts(connection, experiment, found, closed)
-
-
-def _ends(published: Mapping[int, int], now: int) -> dict[int, int]:
-    """Map table numbers to when they were replaced; `now` for the last, and for earlier decisions."""
-    numbers = sorted(published)
-    ends = {number: published[after] for number, after in pairwise(numbers)}
-    first = published[numbers[0]] if numbers else now
-    return {0: first, **ends, **({numbers[-1]: now} if numbers else {})}
-
-
-def _padded(sums: list[list[int]], height: int, width: int) -> list[list[int]]:
-    """Pad sums with zeros for arms and segments added since."""
-    rows = [row + [0] * (width - len(row)) for row in sums]
-    return rows + [[0] * width for _ in range(height - len(rows))]
-
-
-def _noisy_counts(
-    connection: Connection,
-    experiment: Experiment,
-    found: Mapping[tuple[int, int, int], tuple[int, int, int, int]],
-    closed: set[int],
-) -> JsonObject:
-    """Return the noisy sums of the table in force plus everything new since then, with fresh noise.
-
-    `entered` records which part of each table's decisions is in the sums. Once a table has closed,
-    nothing more is added for it.
-    """
-    assert experiment.trace_nano is not None
-    width, height = len(experiment.arms), len(experiment.segments)
-    before = experiments.published(connection, experiment, experiment.table_number)
-    if before:
-        last = json.loads(before[0].counts)
-        shows = _padded(last["shows"], height, width)
-        rewards = _padded(last["rewards"], height, width)
-        entered = {tuple(row[:3]): tuple(row[3:]) for row in last["entered"]}
-    else:
-        shows = [[0] * width for _ in range(height)]
-        rewards = [[0] * width for _ in range(height)]
-        entered = {}
-    new_shows = [[0] * width for _ in range(height)]
-    new_rewards = [[0] * width for _ in range(height)]
-    for cell, (shown, rewarded, value, _) in found.items():
-        number, segment, arm = cell
-        old_shows, old_value, frozen = entered.get(cell, (0, 0, 0))
-        if segment < 0 or frozen:
-            continue
-        now_shows = shown if number in closed else rewarded
-        new_shows[segment][arm] += now_shows - old_shows
-        new_rewards[segment][arm] += value - old_value
-        entered[cell] = (now_shows, value, int(number in closed))
-    if before:  # no decisions precede the first table, so it needs no noise
-        cap = experiment.metrics[0].cap_micro
-        for segment in range(height):
-            for arm in range(width):
-                shows[segment][arm] += new_shows[segment][arm] + discrete_laplace(
-                    4 * 10**9, experiment.trace_nano
-                )
-                rewards[segment][arm] += new_rewards[segment][arm] + discrete_laplace(
-                    4 * 10**9 * cap, experiment.trace_nano
-                )
-    return {
-        "shows": shows,
-        "rewards": rewards,
-        "entered": [[*cell, *state] for cell, state in sorted(entered.items())],
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -11,9 +11,11 @@ from sqlalchemy import bindparam, select
 
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.approvals import Approvals
-from deniable.service.ids import DecisionIds, VisitorHash, group_scope, normalised, spellings
+from deniable.service.ids import DecisionIds, normalised, visitor_hash
 from deniable.service.jobs import checked_visitor
 from deniable.storage import erasure, experiments, times
+from deniable.storage.account import record_answers
+from deniable.storage.account_rules import HOUR
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status
 from deniable.storage.schema import StoredRow, arms, decisions, rewarded_decisions, rewards
@@ -45,14 +47,15 @@ class StoredDecision:
 
 
 class Live(NamedTuple):
-    """A running or paused experiment: its key, and the keys of its arms."""
+    """A running or paused experiment: its key, whether it has a budget, and the keys of its arms."""
 
     key: str
+    at_risk: bool
     arms: list[str]
 
 
 _LIVE = (
-    select(experiment_rows.c.id, experiment_rows.c.key, arms.c.key)
+    select(experiment_rows.c.id, experiment_rows.c.key, experiment_rows.c.budget_nano, arms.c.key)
     .join(arms, arms.c.experiment_id == experiment_rows.c.id)
     .where(experiment_rows.c.status.in_(("running", "paused")))
     .order_by(experiment_rows.c.created_at, experiment_rows.c.key, arms.c.position)
@@ -62,7 +65,6 @@ _KNOWN = select(
     decisions.c.visitor,
     decisions.c.id,
     decisions.c.shown,
-    decisions.c.table_number,
 ).where(
     decisions.c.experiment_id.in_(bindparam("ids", expanding=True)),
     decisions.c.visitor.in_(bindparam("wanted", expanding=True)),
@@ -76,27 +78,30 @@ class VisitorRequests:
         self._store = store
         self._key = key
         self._approvals = approvals
+        self._recorded: dict[bytes, int] = {}  # experiment -> the last hour recorded here
 
     def decisions(self, visitor: str) -> dict[str, Decision]:
         """Return this visitor's decisions in running and paused experiments, by experiment key.
 
-        Never draws.
+        Never draws. It shows arms, so it counts as an answer: the cost of these experiments counts
+        until a window after it.
         """
         return {experiment.key: decision for experiment, decision in self.known(visitor)}
 
     def known(self, visitor: str) -> list[tuple[Live, Decision]]:
-        """Like `decisions`, with details of the experiments. Always takes two statements."""
+        """Like `decisions`, with details of the experiments. Always takes two statements.
+
+        Once an hour, a third one records the answer before it is given.
+        """
         checked_visitor(visitor)
         with self._store.read() as connection:
             live: dict[bytes, Live] = {}
-            for identity, key, arm in connection.execute(_LIVE):
-                live.setdefault(identity, Live(key, [])).arms.append(arm)
-            wanted = [one for identity in live for one in self._hashes(identity, visitor)]
+            for identity, key, budget_nano, arm in connection.execute(_LIVE):
+                live.setdefault(identity, Live(key, budget_nano > 0, [])).arms.append(arm)
+            wanted = [self._hash(identity, visitor) for identity in live]
             rows = connection.execute(_KNOWN, {"ids": list(live), "wanted": wanted}).all()
-        # Of an id that was stored in two forms, the older one counts, as in a decision.
-        newest_first = sorted(rows, key=lambda row: wanted.index(row.visitor), reverse=True)
-        kept = {row.experiment_id: row for row in newest_first}
-        return [(live[row.experiment_id], self._decision(live, row)) for row in kept.values()]
+        self._answered([row.experiment_id for row in rows if live[row.experiment_id].at_risk])
+        return [(live[row.experiment_id], self._decision(live, row)) for row in rows]
 
     def stored(self, visitor: str) -> list[StoredDecision]:
         """Return everything stored about a visitor, in all experiments that were ever started.
@@ -116,7 +121,7 @@ class VisitorRequests:
                     .select_from(rewarded_decisions)
                     .where(
                         decisions.c.experiment_id == identity,
-                        decisions.c.visitor.in_(self._hashes(identity, visitor)),
+                        decisions.c.visitor == self._hash(identity, visitor),
                     )
                 )
                 found += [_stored_decision(experiment, row) for row in rows]
@@ -126,7 +131,7 @@ class VisitorRequests:
         """Erase these visitors in every experiment. Totals and promises stay.
 
         A keyed tombstone stays until the experiment no longer counts. A visitor who returns gets an
-        arm from the zero row, so there is no second draw at a risk and nothing to debit.
+        arm from the neutral row, so there is no second draw at a risk and nothing to debit.
         """
         if isinstance(visitors, str):  # its letters would be erased, and nobody else
             raise InvalidArgumentError("visitors", "...", "a list of visitor ids, not one text")
@@ -136,16 +141,7 @@ class VisitorRequests:
         return erasure.erase(
             self._store,
             self._key,
-            lambda experiment: [
-                hashed
-                for name in names
-                for hashed in self._hashes(bytes.fromhex(experiment.id), name)
-            ],
-            lambda experiment: [
-                hashed
-                for name in names
-                for hashed in self._hashes(group_scope(experiment.layer or ""), name)
-            ],
+            lambda experiment: [self._hash(bytes.fromhex(experiment.id), name) for name in names],
         )
 
     def purge(
@@ -173,6 +169,13 @@ class VisitorRequests:
             progress=progress,
         )
 
+    def _answered(self, shown: Sequence[bytes]) -> None:
+        hour = times.now() // HOUR
+        new = [identity for identity in shown if self._recorded.get(identity, -1) < hour]
+        if new:
+            self._store.retried(lambda connection: record_answers(connection, new, hour))
+            self._recorded |= dict.fromkeys(new, hour)
+
     def _require(self, words: str, *exactly: object) -> None:
         """Require a second person if the firm's rules say so."""
         with self._approvals.asking(), self._store.read() as connection:
@@ -180,20 +183,15 @@ class VisitorRequests:
 
     def _decision(self, live: Mapping[bytes, Live], row: StoredRow) -> Decision:
         ids = DecisionIds(self._key, row.experiment_id)
-        shown = row.id.hex() if row.table_number is None else ids.shown(row.id)
-        return Decision(shown, live[row.experiment_id].arms[row.shown])
+        return Decision(ids.shown(row.id), live[row.experiment_id].arms[row.shown])
 
-    def _hashes(self, scope: bytes, visitor: str) -> list[bytes]:
-        """Return the hashes of all forms of an id, the oldest first."""
-        return [*map(VisitorHash(self._key, scope), spellings(visitor))]
+    def _hash(self, experiment: bytes, visitor: str) -> bytes:
+        return visitor_hash(self._key, experiment, normalised(visitor))
 
 
 def _stored_decision(experiment: Experiment, row: StoredRow) -> StoredDecision:
-    if row.role is None:  # from before tables were published
-        risk_nano = row.risk_nano
-    else:
-        at_risk = row.role == Role.MEMBER and row.segment != UNKNOWN_SEGMENT
-        risk_nano = experiment.budget_nano if at_risk else 0
+    at_risk = row.role == Role.MEMBER and row.segment != UNKNOWN_SEGMENT
+    risk_nano = experiment.budget_nano if at_risk else 0
     return StoredDecision(
         experiment=experiment.key,
         status=experiment.status,

@@ -38,7 +38,7 @@ FIRST_WAIT_SECONDS, MOST_WAIT_SECONDS, MOST_TRIES = 5.0, 3_600.0, 14
 LEASE_SECONDS = 120
 PAGE = 100
 PURPOSE = b"webhook"
-UNTOLD = frozenset({"table", "scores", "key", "migrate", "scratch", "scratch_end"})
+UNTOLD = frozenset({"table", "key"})
 """Kinds of entries that are not sent, because they are frequent or not caused by a person."""
 
 _CURSOR = "webhook_seq"

@@ -15,13 +15,13 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from deniable.errors import DeniableError, OverloadedError, StoreUnavailableError
 from deniable.service.engine import Counts, Engine
-from deniable.service.jobs import BatchSize, DecideJob, FairQueue, Job, decide_job, reward_job
+from deniable.service.jobs import BatchSize, DecideJob, Job, JobQueue, decide_job, reward_job
 from deniable.service.publisher import Publisher
 from deniable.storage.records import Decision
 from deniable.storage.store import Store
@@ -70,20 +70,14 @@ class Writer:
         queue_seconds: float | None = None,
         batch_limit: int = 5_000,
     ) -> None:
-        self.engine = Engine(
-            store,
-            key,
-            publish=publisher.publish,
-            grown=publisher.grown,
-            stored=publisher.sums.stored,
-        )
+        self.engine = Engine(store, key, grown=publisher.grown)
         self._key = key
         # If not durable, there is nothing to sync: no thread, one job at a time.
         self._durable = store.durable
         self._batch_size = BatchSize(most=batch_limit)
         self._lock = threading.RLock()  # guards the attributes below
         self._changed = threading.Condition(self._lock)
-        self._queue = FairQueue(queue_limit, queue_seconds)
+        self._queue = JobQueue(queue_limit, queue_seconds)
         self._probes: list[_Probe] = []
         self._refused = 0
         self._late = 0
@@ -97,7 +91,7 @@ class Writer:
             raise OverloadedError("too many decisions and rewards are waiting already")
 
     def submit_all(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Queue jobs and return those that were refused. Queued ones may be refused in their favour."""
+        """Queue jobs and return those that were refused because the queue is full."""
         with self._lock:
             if self._closed:
                 raise StoreUnavailableError("the service is closed")
@@ -106,24 +100,18 @@ class Writer:
                 for job in jobs:
                     job.done(job)
                 return ()
-            now, refused = time.monotonic(), []
-            for job in jobs:
-                refused += self._queue.put(job, now)
+            now = time.monotonic()
+            refused = [job for job in jobs if not self._queue.put(job, now)]
+            self._refused += len(refused)
             self._wake()
-            if not refused:
-                return ()
-            mine = set(jobs)
-            own = [job for job in refused if job in mine]
-            self._refused += len(own)
-        self._refuse([job for job in refused if job not in mine])
-        return own
+        return refused
 
-    def crowded(self, caller: Hashable, size: int) -> bool:
-        """Whether a job of this caller and size would only wait to be refused. Counts it if so."""
+    def crowded(self) -> bool:
+        """Whether a new job would only wait to be refused. Counts it if so."""
         if self._queue.standing_since is None:  # needs no lock, which the writer may hold
             return False
         with self._lock:
-            crowded = self._queue.crowded(caller, size, time.monotonic())
+            crowded = self._queue.crowded(time.monotonic())
             self._refused += crowded
         return crowded
 
@@ -202,13 +190,12 @@ class Writer:
                     return
                 probes, self._probes = self._probes, []
                 now = self._busy_since = time.monotonic()
-                batch, shed = self._queue.take(self._batch_size.limit_at(now), now)
+                batch, shed = self._queue.take(self._batch_size.limit, now)
             self._refuse(shed)
             if batch:
-                sizes = [job.size for job in batch]
-                self._batch_size.taken(sizes, now)
                 self.engine.run(batch)
-                self._batch_size.measured(sum(sizes), time.monotonic() - now)
+                taken = sum(job.size for job in batch)
+                self._batch_size.measured(taken, time.monotonic() - now)
                 for job in batch:
                     job.done(job)
             if probes:
@@ -280,17 +267,10 @@ class AsyncDecisions:
         experiment: str,
         visitors: Sequence[str],
         segments: Sequence[str | None],
-        caller: Hashable = None,
     ) -> asyncio.Future[list[Decision]]:
         """Decide for these visitors of one experiment. Resolves, in order, once they are durable."""
         future: asyncio.Future[list[Decision]] = self._loop.create_future()
-        self._enqueue(decide_job(experiment, visitors, segments, self._done, waiter=future), caller)
-        return future
-
-    def refused(self, error: OverloadedError) -> asyncio.Future[None]:
-        """What is awaited in place of an answer that there is no time for."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        future.set_exception(error)
+        self._enqueue(decide_job(experiment, visitors, segments, self._done, waiter=future))
         return future
 
     def longest_arm(self, experiment: str) -> int:
@@ -301,16 +281,14 @@ class AsyncDecisions:
     def reward(
         self,
         rewards: Sequence[tuple[str, float] | tuple[str, float, str | None]],
-        caller: Hashable = None,
     ) -> asyncio.Future[None]:
         """Count (decision, value) pairs. Resolves once they are durable."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._enqueue(reward_job(rewards, self._done, waiter=future), caller)
+        self._enqueue(reward_job(rewards, self._done, waiter=future))
         return future
 
-    def _enqueue(self, job: Job, caller: Hashable) -> None:
+    def _enqueue(self, job: Job) -> None:
         """Collect a job. The first job of an iteration schedules the submission of all of them."""
-        job.caller = caller
         if not self._asked:
             self._loop.call_soon(self._submit)
         self._asked.append(job)

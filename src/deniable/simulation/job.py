@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import (
+from deniable.privacy.epochs import simulated_epochs
+from deniable.simulation.environment import LONGEST_HORIZON, Environment
+from deniable.strategies.kernel_rules import (
     EpochRule,
     FixedRule,
     GreedyRule,
     IndexRule,
     KnownRatesRule,
     LearnerRule,
-    Policy,
+    PublishedRule,
     Rule,
-    TableRule,
+    Simulated,
 )
-from deniable.privacy.epochs import simulated_epochs
-from deniable.simulation.environment import LONGEST_HORIZON, Environment
 
 if TYPE_CHECKING:
     from deniable.simulation.kernels import state as kernels
@@ -81,7 +81,7 @@ class SimulationJob:
 
 def make_job(
     environment: Environment,
-    policy: Policy,
+    policy: Simulated,
     horizon: int | None = None,
     checkpoints: Sequence[int] | None = None,
     kernel: Kernel = "leap",
@@ -134,7 +134,7 @@ def _check_kinds(environment: object, policy: object) -> None:
     if not isinstance(environment, Environment):
         raise InvalidArgumentError("environment", environment, "an Environment")
     if isinstance(policy, type) or not hasattr(policy, "rule"):
-        allowed = "policies such as ConstantPolicy(1) or RandomPolicy()"
+        allowed = "policies such as Constant(1) or Random()"
         raise InvalidArgumentError("policies", policy, allowed)
 
 
@@ -144,7 +144,7 @@ def points_of(checkpoints: Sequence[int] | None) -> Sequence[int]:
     return () if checkpoints is None else check.listed("checkpoints", checkpoints, allowed)
 
 
-def _rule(environment: Environment, policy: Policy, horizon: int, phases: Counts) -> Rule:
+def _rule(environment: Environment, policy: Simulated, horizon: int, phases: Counts) -> Rule:
     """Return the policy's rule. Rules that use the true rates become the tables they would show."""
     rule = policy.rule(environment.rates, horizon)
     if isinstance(rule, FixedRule | KnownRatesRule):
@@ -163,7 +163,7 @@ def _rule(environment: Environment, policy: Policy, horizon: int, phases: Counts
     return rule
 
 
-def _check_size(environment: Environment, policy: Policy) -> None:
+def _check_size(environment: Environment, policy: Simulated) -> None:
     from deniable.strategies.rules import LARGEST
 
     if max(environment.rates.shape) > LARGEST:
@@ -176,18 +176,18 @@ def _known(environment: Environment, rule: Rule, rates: FloatArray) -> FloatArra
     if isinstance(rule, FixedRule):
         return rule.shown
     assert isinstance(rule, KnownRatesRule)
-    from deniable.strategies.joint_lp import best_table
+    from deniable.strategies.joint_lp import proved_table
 
     scale = max(float(rates.max()), 1.0)  # values may exceed 1; their unit does not matter
-    return best_table(rates / scale, environment.shares, rule.budget).table
+    return proved_table(rates / scale, environment.shares, rule.budget).table
 
 
 def run_repetition(job: SimulationJob, seed: int, repetition: int) -> tuple[Counts, Counts]:
     """Return shows and clicks at each checkpoint, (C, J, K) each; a pure function of its arguments.
 
-    >>> from deniable.policies.benchmarks import RandomPolicy
+    >>> from deniable.strategies.benchmarks import Random
     >>> page = Environment([0.5, 0.5], horizon=10)
-    >>> shows, clicks = run_repetition(make_job(page, RandomPolicy()), seed=1, repetition=0)
+    >>> shows, clicks = run_repetition(make_job(page, Random()), seed=1, repetition=0)
     >>> shows.shape, int(shows.sum())
     ((1, 1, 2), 10)
     """
@@ -227,7 +227,7 @@ def run_from(job: SimulationJob, state: NDArray[np.uint64]) -> tuple[Counts, Cou
         return run_fixed(leap, _shown(rule, job), setting)
     if isinstance(rule, EpochRule):
         return _run_epoch_rule(leap, rule, setting)
-    if isinstance(rule, TableRule):
+    if isinstance(rule, PublishedRule):
         from deniable.simulation.kernels.tables import run_tables
 
         return run_tables(leap, _publishing(rule), setting)
@@ -290,9 +290,8 @@ def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Coun
 
     n_segments, n_arms = setting.rates.shape
     maker = TableMaker(rule.kind, n_arms, n_segments, rule.told_horizon, rule.budget)
-    between = simulated_epochs(n_arms, n_segments, trace=rule.trace_budget > 0)
-    publishing = epochs.Publishing(between, rule.trace_budget)
-    return epochs.run_epochs(leap, publishing, maker.next_table, setting)
+    between = simulated_epochs(n_arms, n_segments)
+    return epochs.run_epochs(leap, between, maker.next_table, setting)
 
 
 def is_compiled(job: SimulationJob) -> bool:
@@ -303,7 +302,7 @@ def is_compiled(job: SimulationJob) -> bool:
         return True
     if isinstance(job.rule, GreedyRule):
         return is_cached(f"_{job.kernel}_greedy" if job.is_plain else "_run_late")
-    entries = {FixedRule: "_run_fixed", EpochRule: "write_joint", TableRule: "_run_tables"}
+    entries = {FixedRule: "_run_fixed", EpochRule: "write_joint", PublishedRule: "_run_tables"}
     entry = entries.get(type(job.rule), "_run_index")
     return is_cached(entry)
 
@@ -320,13 +319,11 @@ def kernel_rule(rule: GreedyRule) -> kernels.Rule:
     return kernels.Rule(kinds[rule.kind], rule.exploring, rule.floor, rule.budgets, rule.turns)
 
 
-def _publishing(rule: TableRule) -> tables.Publishing:
+def _publishing(rule: PublishedRule) -> tables.Publishing:
     """Convert the rule to the kernels' type."""
     from deniable.simulation.kernels import tables
 
-    return tables.Publishing(
-        rule.weights, rule.bonus, rule.scheduled, *rule.epochs, rule.trace_budget
-    )
+    return tables.Publishing(rule.weights, rule.bonus, rule.scheduled, *rule.epochs)
 
 
 def _cumulated(probabilities: FloatArray) -> FloatArray:

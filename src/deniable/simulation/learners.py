@@ -16,15 +16,12 @@ from operator import index
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import LearnerRule
-from deniable.policies.custom import Learner, Scoring
-from deniable.privacy.epochs import due_at, epochs_of
 from deniable.simulation.kernels.late_rewards import Worth
 from deniable.simulation.kernels.run import Setting
-from deniable.strategies.joint_lp import best_table
+from deniable.strategies.custom import Learner
+from deniable.strategies.kernel_rules import LearnerRule
 
 _BLOCK = 4096  # visitors drawn at once
 
@@ -44,7 +41,6 @@ def run_learner(rule: LearnerRule, worth: Worth, setting: Setting) -> Outcome:
     values, delays = worth.values.tolist(), worth.delays.tolist()
     arrival = setting.arrival.tolist()
     pending: defaultdict[int, list[tuple[int, int, float]]] = defaultdict(list)
-    shown = _Shown(rule, learner)
     visitors = _visitors(world, rule.horizon, worth.spread)
     done = 0
     for i, point in enumerate(points):
@@ -57,7 +53,7 @@ def run_learner(rule: LearnerRule, worth: Worth, setting: Setting) -> Outcome:
                 learner.update(*known)
             place, click, lot, late, size = next(visitors)
             segment = bisect_right(arrival, place) if len(arrival) > 1 else 0
-            arm = shown.arm(segment, lot, done)
+            arm = _shown_arm(rule, learner.choose(segment), lot)
             reward = 0.0
             if click < rates[segment][arm]:
                 clicked[segment][arm] += 1
@@ -79,55 +75,22 @@ def _made(rule: LearnerRule, rng: np.random.Generator) -> Learner:
         allowed = "a class or function of (n_arms, n_segments, horizon, rng)"
         raise InvalidArgumentError("learner", name, allowed) from None
     learner: Learner = rule.learner(*given)
-    needed = ("choose", "update") if rule.gate is None else ("scores", "update")
-    for method in needed:
+    for method in ("choose", "update"):
         if not callable(getattr(learner, method, None)):
             raise InvalidArgumentError("learner", name, f"a learner with {method}()")
     return learner
 
 
-class _Shown:
-    """How a learner's choice is shown: as is, replaced by a random arm, or drawn from a table."""
-
-    def __init__(self, rule: LearnerRule, learner: Learner) -> None:
-        self._rule, self._learner = rule, learner
-        self._rows = [
-            [(arm + 1) / rule.n_arms for arm in range(rule.n_arms)] for _ in range(rule.n_segments)
-        ]
-        self._visitors = np.zeros(rule.n_segments)
-        self._epochs = epochs_of(rule.n_arms, rule.n_segments)
-        self._due = due_at(0, self._epochs)
-
-    def arm(self, segment: int, lot: float, visitor: int) -> int:
-        """Return the arm for the visitor with this number; `lot` is uniform on [0, 1)."""
-        rule = self._rule
-        if rule.gate is not None:
-            if visitor > self._due:
-                self._publish(rule.gate, visitor - 1)
-            self._visitors[segment] += 1
-            return min(bisect_right(self._rows[segment], lot), rule.n_arms - 1)
-        chosen = self._learner.choose(segment)
-        try:
-            arm = index(chosen)
-        except TypeError:
-            arm = -1
-        if not 0 <= arm < rule.n_arms:
-            allowed = f"choose() to return an arm from 0 to {rule.n_arms - 1}"
-            raise InvalidArgumentError("learner", chosen, allowed)
-        return int(lot / rule.explored * rule.n_arms) if lot < rule.explored else arm
-
-    def _publish(self, budget: float, visitors: int) -> None:
-        """Publish the next table: the best that keeps the budget, for the scores and shares so far."""
-        learner: Scoring = self._learner  # type: ignore[assignment]
-        scores = check.finite("scores", learner.scores())
-        shape = (self._rule.n_segments, self._rule.n_arms)
-        if scores.shape != shape:
-            raise InvalidArgumentError("scores", scores.shape, f"an array of shape {shape}")
-        lowest = scores.min()
-        wanted = (scores - lowest) / ((scores.max() - lowest) or 1.0)
-        table = best_table(wanted.T, self._visitors / visitors, budget).table
-        self._rows = np.cumsum(table.T, axis=1).tolist()
-        self._due = due_at(visitors, self._epochs)
+def _shown_arm(rule: LearnerRule, chosen: object, lot: float) -> int:
+    """Return the chosen arm, or a random one as often as the rule says; `lot` is uniform on [0, 1)."""
+    try:
+        arm = index(chosen)  # type: ignore[arg-type]
+    except TypeError:
+        arm = -1
+    if not 0 <= arm < rule.n_arms:
+        allowed = f"choose() to return an arm from 0 to {rule.n_arms - 1}"
+        raise InvalidArgumentError("learner", chosen, allowed)
+    return int(lot / rule.explored * rule.n_arms) if lot < rule.explored else arm
 
 
 def _visitors(

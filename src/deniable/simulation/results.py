@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from deniable._extras import is_installed
 from deniable._validation import FloatArray
 from deniable.errors import DeniableError, InvalidArgumentError, MissingExtraError
-from deniable.policies.base import Policy
 from deniable.simulation.environment import Environment
 from deniable.simulation.workers import FinishedSpan
+from deniable.strategies.kernel_rules import Simulated
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,17 +40,17 @@ class SimulationResult:
         environments: the simulated environments.
         policies: the compared policies.
 
-    >>> from deniable.policies.benchmarks import PerfectPolicy
+    >>> from deniable.strategies.benchmarks import Perfect
     >>> from deniable.simulation.run import simulate
     >>> page = Environment([1.0, 0.0], horizon=100)
-    >>> simulate(page, [PerfectPolicy()], repetitions=3, workers=1).summary()["mean"].to_list()
+    >>> simulate(page, [Perfect()], repetitions=3, workers=1).summary()["mean"].to_list()
     [100.0]
     """
 
     frame: pl.DataFrame
     arms: pl.DataFrame
     environments: tuple[Environment, ...] = ()
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[Simulated, ...] = ()
 
     def summary(self, value: str = "clicks") -> pl.DataFrame:
         """Summarise by policy and checkpoint: mean with 95% interval, median, quartiles, 95% range.

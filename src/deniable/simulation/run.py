@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from deniable import _validation as check
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import IndexRule, Policy
 from deniable.simulation.environment import Environment
 from deniable.simulation.job import Kernel, SimulationJob, is_compiled, make_job, points_of
 from deniable.simulation.results import Described, SimulationResult, collect
 from deniable.simulation.resume import RunFolder, missing
 from deniable.simulation.workers import FinishedSpan, Span, run_jobs
+from deniable.strategies.kernel_rules import IndexRule, Simulated
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the repetitions finished so far and their total."""
@@ -41,20 +41,20 @@ class Case:
         horizon: T, if different from the environment's.
         checkpoints: visitors at which to record counts, in addition to the horizon.
 
-    >>> from deniable.policies.benchmarks import RandomPolicy
-    >>> Case(Environment([0.3, 0.2], horizon=10, name="page"), RandomPolicy()).policy.label
+    >>> from deniable.strategies.benchmarks import Random
+    >>> Case(Environment([0.3, 0.2], horizon=10, name="page"), Random()).policy.label
     'random'
     """
 
     environment: Environment
-    policy: Policy
+    policy: Simulated
     horizon: int | None = None
     checkpoints: tuple[int, ...] = ()
 
 
 def simulate(
     environment: Environment,
-    policies: Sequence[Policy],
+    policies: Sequence[Simulated],
     horizon: int | None = None,
     repetitions: int = 100,
     seed: int = 0,
@@ -72,7 +72,7 @@ def simulate(
 
     Args:
         environment: the ground truth.
-        policies: policies with different labels; use `CustomPolicy` for your own.
+        policies: policies with different labels; use `Custom` for your own.
         horizon: T, the number of visitors, if different from the environment's.
         repetitions: independent runs of each policy.
         seed: random seed.
@@ -92,13 +92,13 @@ def simulate(
             policies share a different set of numbers, with each other: their visitors also click
             alike.
 
-    >>> from deniable.policies.greedy import ConstantPolicy
+    >>> from deniable.strategies.constant import Constant
     >>> page = Environment([0.324, 0.295], horizon=10**8)
-    >>> result = simulate(page, [ConstantPolicy(3)], repetitions=20, seed=1, workers=1)
+    >>> result = simulate(page, [Constant(3)], repetitions=20, seed=1, workers=1)
     >>> round(result.summary()["mean"].item() / 1e6, 2)
     32.26
     """
-    compared = check.listed("policies", policies, "a list of policies: [ConstantPolicy(1)]")
+    compared = check.listed("policies", policies, "a list of policies: [Constant(1)]")
     points = tuple(points_of(checkpoints))
     cases = [Case(environment, policy, horizon, points) for policy in compared]
     return simulate_many(
@@ -134,9 +134,9 @@ def simulate_many(
     repetition, but on no other case of the run. Policies that differ only in their budget therefore
     start from the same random numbers.
 
-    >>> from deniable.policies.benchmarks import RandomPolicy
+    >>> from deniable.strategies.benchmarks import Random
     >>> pages = [Environment([0.3, 0.2], horizon=10, name=name) for name in ("first", "second")]
-    >>> result = simulate_many([Case(page, RandomPolicy()) for page in pages], 2, workers=1)
+    >>> result = simulate_many([Case(page, Random()) for page in pages], 2, workers=1)
     >>> result.frame["environment"].to_list()
     ['first', 'first', 'second', 'second']
     """
@@ -226,28 +226,15 @@ def _run(
 
 
 def compiling_notice(
-    environment: Environment, policies: Sequence[Policy], kernel: Kernel = "leap"
+    environment: Environment, policies: Sequence[Simulated], kernel: Kernel = "leap"
 ) -> str | None:
     """Return a message to show while kernels compile in the first run after installation, or None."""
     jobs = [make_job(environment, policy, kernel=kernel) for policy in policies]
-    return None if all(is_compiled(job) for job in jobs) else "compiling the simulator (once)"
-
-
-@contextmanager
-def dask_executor(address: str | None) -> Iterator[Executor | None]:
-    """Return the workers of a Dask scheduler as an executor; None without an address."""
-    if address is None:
-        yield None
-        return
-    try:
-        import distributed
-    except ImportError:
-        raise InvalidArgumentError(
-            "dask", address, "an installed Dask: pip install 'deniable[cluster]'"
-        ) from None
-    connect: Any = distributed.Client  # untyped
-    with connect(address, timeout=10) as client:
-        yield client.get_executor()
+    return (
+        None
+        if all(is_compiled(job) for job in jobs)
+        else "compiling the simulator (about 16 s, once)"
+    )
 
 
 @contextmanager

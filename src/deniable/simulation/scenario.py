@@ -36,30 +36,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from deniable import _validation as check
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
-from deniable.policies.base import Growth, Policy, Published, checked_trace_budget
-from deniable.policies.benchmarks import GittinsPolicy, PerfectPolicy, RandomPolicy
-from deniable.policies.custom import CustomPolicy, ThompsonSampling, UpperConfidence
-from deniable.policies.greedy import (
-    ArmConstantPolicy,
-    ArmDynamicPolicy,
-    ConstantPolicy,
-    DynamicPolicy,
-    EpsilonGreedyPolicy,
-)
-from deniable.policies.tables import (
-    AcrossTimePolicy,
-    BestPrivatePolicy,
-    JointPolicy,
-    PooledPolicy,
-)
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 from deniable.simulation.job import KERNELS, Kernel
 from deniable.strategies import STRATEGIES
+from deniable.strategies.arm_budgets import ArmConstant, ArmDynamic
+from deniable.strategies.benchmarks import BestPrivate, EpsilonGreedy, Gittins, Perfect, Random
+from deniable.strategies.constant import Constant
+from deniable.strategies.custom import Custom, ThompsonSampling, UpperConfidence
+from deniable.strategies.dynamic import Dynamic
+from deniable.strategies.joint import Joint
+from deniable.strategies.kernel_rules import Growth, Published, Simulated
+from deniable.strategies.pooled import Pooled
 
 DEFAULTS: JsonObject = {
     "name": "experiment",
@@ -70,7 +62,6 @@ DEFAULTS: JsonObject = {
     "budgets": None,
     "discount": None,
     "publishing": "visitor",
-    "trace_budget": None,
     "repetitions": 100,
     "seed": 0,
     "checkpoints": [],
@@ -104,7 +95,7 @@ class Scenario:
     """
 
     environment: Environment
-    policies: tuple[Policy, ...]
+    policies: tuple[Simulated, ...]
     repetitions: int
     seed: int
     checkpoints: tuple[int, ...]
@@ -219,7 +210,7 @@ def _rows(given: Any, arms: tuple[str, ...] | None = None, argument: str = "valu
     return [given[arm] for arm in arms or given]
 
 
-def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
+def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Simulated, ...]:
     names = values["policies"]
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
         raise InvalidArgumentError("policies", names, "a list of policy names")
@@ -229,23 +220,20 @@ def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Policy, ...]:
     publishing = values["publishing"]
     if not isinstance(publishing, str) or publishing not in PUBLISHING:
         raise InvalidArgumentError("publishing", publishing, "one of " + ", ".join(PUBLISHING))
-    # With only a trace budget, the policy's default growth applies, which is also the service's.
-    growth = None if values["trace_budget"] is not None else PUBLISHING[publishing]
-    made: list[Policy] = []
+    growth = PUBLISHING[publishing]
+    made: list[Simulated] = []
     for name in names:
         if not isinstance(name, str):
             raise InvalidArgumentError("policies", name, "a list of policy names")
         for budget in _list("budget", values["budget"]) or [None]:
             settings = Settings(budget, values["budgets"], discount)
-            if name in STRATEGIES and budget is not None:
-                policy = STRATEGIES[name](n_arms, budget).policy()
-            else:
-                policy = policy_named(name, settings)
+            policy: Simulated = (
+                STRATEGIES[name](budget)
+                if name in STRATEGIES and budget is not None
+                else policy_named(name, settings)
+            )
             if isinstance(policy, Published):
-                policy = replace(policy, growth=growth, trace_budget=values["trace_budget"])
-            elif isinstance(policy, JointPolicy) and values["trace_budget"] is not None:
-                noisy = checked_trace_budget(values["trace_budget"])
-                policy = replace(policy, trace_budget=noisy)
+                policy = cast(Simulated, replace(policy, growth=growth))
             if policy not in made:
                 made.append(policy)
     return tuple(made)
@@ -293,31 +281,26 @@ def _budgets(settings: Settings) -> Sequence[float]:
     return settings.budgets
 
 
-POLICIES: dict[str, Callable[[Settings], Policy]] = {
-    "constant": lambda given: ConstantPolicy(_budget(given)),
-    "dynamic": lambda given: DynamicPolicy(_budget(given)),
-    "arm-constant": lambda given: ArmConstantPolicy(_budgets(given)),
-    "arm-dynamic": lambda given: ArmDynamicPolicy(_budgets(given)),
-    "epsilon-greedy": lambda given: EpsilonGreedyPolicy(),
-    "gittins": lambda given: GittinsPolicy(given.discount),
-    "joint": lambda given: JointPolicy(_budget(given)),
-    "joint-across-time": lambda given: AcrossTimePolicy(_budget(given)),
-    "best-private": lambda given: BestPrivatePolicy(_budget(given)),
-    "pooled": lambda given: PooledPolicy(),
-    "thompson": lambda given: CustomPolicy(ThompsonSampling),
-    "thompson-response": lambda given: CustomPolicy(ThompsonSampling, budget=_budget(given)),
-    "thompson-gate": lambda given: CustomPolicy(
-        ThompsonSampling, budget=_budget(given), through="gate"
-    ),
-    "ucb": lambda given: CustomPolicy(UpperConfidence),
-    "ucb-response": lambda given: CustomPolicy(UpperConfidence, budget=_budget(given)),
-    "ucb-gate": lambda given: CustomPolicy(UpperConfidence, budget=_budget(given), through="gate"),
-    "random": lambda given: RandomPolicy(),
-    "perfect": lambda given: PerfectPolicy(),
+POLICIES: dict[str, Callable[[Settings], Simulated]] = {
+    "constant": lambda given: Constant(_budget(given)),
+    "dynamic": lambda given: Dynamic(_budget(given)),
+    "arm-constant": lambda given: ArmConstant(_budgets(given)),
+    "arm-dynamic": lambda given: ArmDynamic(_budgets(given)),
+    "epsilon-greedy": lambda given: EpsilonGreedy(),
+    "gittins": lambda given: Gittins(given.discount),
+    "joint": lambda given: Joint(_budget(given)),
+    "best-private": lambda given: BestPrivate(_budget(given)),
+    "pooled": lambda given: Pooled(),
+    "thompson": lambda given: Custom(ThompsonSampling),
+    "thompson-response": lambda given: Custom(ThompsonSampling, budget=_budget(given)),
+    "ucb": lambda given: Custom(UpperConfidence),
+    "ucb-response": lambda given: Custom(UpperConfidence, budget=_budget(given)),
+    "random": lambda given: Random(),
+    "perfect": lambda given: Perfect(),
 }
 
 
-def policy_named(name: str, settings: Settings | None = None) -> Policy:
+def policy_named(name: str, settings: Settings | None = None) -> Simulated:
     """Return the policy with this name.
 
     >>> policy_named("dynamic", Settings(budget=3)).label

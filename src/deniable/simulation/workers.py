@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from deniable._validation import FloatArray
-from deniable.policies.base import LearnerRule
 from deniable.simulation.job import Counts, Outcome, SimulationJob, run_outcome
+from deniable.strategies.kernel_rules import LearnerRule
 
 TASK_SECONDS = 0.5
 _TASKS_AHEAD = 2  # tasks submitted per worker, so that none is idle

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, func, or_, select, text
 
 from deniable._types import JsonObject
 from deniable.errors import (
@@ -28,6 +28,7 @@ from deniable.storage.account_rules import (
     Life,
     Setting,
     bitmap_slots,
+    chained_hours,
     counted,
     counts_until,
     layer_nano,
@@ -52,13 +53,20 @@ from deniable.storage.schema import answers, commitments
 
 MAX_WINDOW_DAYS = 36_500
 
-_KINDS = ("firm", "migrate", "start", "resume", "stop", "restore", "clock")
+_KINDS = ("firm", "start", "resume", "stop", "restore", "clock")
 
 # Statements are built once: building takes longer than running. Not `in_`, whose values would be
 # expanded again on every execution.
 _ENTRIES = linked_query(or_(*(commitments.c.kind == kind for kind in _KINDS)))
 _LAST_HOURS = select(answers.c.experiment_id, func.max(answers.c.hour)).group_by(
     answers.c.experiment_id
+)
+NO_WRITER = 0
+"""Stands for answers that no writer gave: kept arms, shown without a draw."""
+_ANSWERED = text(
+    "INSERT INTO answers (experiment_id, writer_id, hour) VALUES (:experiment, :writer, :hour) "
+    "ON CONFLICT (experiment_id, writer_id) DO UPDATE SET hour = "
+    "CASE WHEN excluded.hour > answers.hour THEN excluded.hour ELSE answers.hour END"
 )
 
 
@@ -207,7 +215,7 @@ def commit(
     # Visitors of every slot that it ever had may be shown their stored arm again.
     earlier = lives_of(entries)[0].get(identity, Life(started=0))
     bitmap = earlier.slots | (0 if slots is None else slots_bitmap(slots))
-    mine = Counted(identity, experiment.layer, bitmap, experiment.cost_nano, None)
+    mine = Counted(identity, experiment.layer, bitmap, experiment.budget_nano, None)
     others = [one for one in found if one.experiment_id != identity]
     before, after = total_nano(found), total_nano([*others, mine])
     # A live experiment is already counted; resuming it adds nothing.
@@ -219,7 +227,7 @@ def commit(
         connection,
         kind,
         experiment,
-        experiment.cost_nano,
+        experiment.budget_nano,
         **{**promise_entries.commit_detail(experiment, slots), **detail},
     )
 
@@ -259,8 +267,10 @@ def restored(connection: Connection, *, lost: str) -> int:
 
 
 def last_hour(connection: Connection, experiment: Experiment) -> int | None:
-    """Return the last hour in which an experiment answered at a risk, or None."""
-    return _hours(connection).get(bytes.fromhex(experiment.id))
+    """Return the last hour in which an experiment answered at a risk, stored or chained; or None."""
+    identity = bytes.fromhex(experiment.id)
+    known = (_hours(connection), chained_hours(_entries(connection)))
+    return max((hours[identity] for hours in known if identity in hours), default=None)
 
 
 def last_hours(connection: Connection) -> dict[bytes, int | None]:
@@ -268,6 +278,13 @@ def last_hours(connection: Connection) -> dict[bytes, int | None]:
     found = connection.execute(_LAST_HOURS)
     # SQLite stores text in any column, and text is more than every number.
     return {row[0]: row[1] if isinstance(row[1], int) else None for row in found}
+
+
+def record_answers(connection: Connection, experiments: Sequence[bytes], hour: int) -> None:
+    """Record that kept arms of these experiments were shown in this hour."""
+    # Always in the same order, so that two transactions do not wait for each other.
+    rows = [{"experiment": one, "writer": NO_WRITER, "hour": hour} for one in sorted(experiments)]
+    connection.execute(_ANSWERED, rows)
 
 
 def free_slots(connection: Connection, layer: str) -> list[int]:

@@ -54,11 +54,10 @@ class Counted:
     """An item that counts against the firm's budget.
 
     Attributes:
-        experiment_id: the experiment; empty for debits from erasures before migration 0004 and from
-            restored stores.
+        experiment_id: the experiment; empty for debits of restored stores.
         layer: its layer, or None.
         slots: the slots of the layer that it used, as a bitmap: bit i is slot i.
-        cost_nano: budget and trace budget.
+        cost_nano: its budget.
         until: when it stops counting; None while it runs or is paused.
     """
 
@@ -79,6 +78,7 @@ class Life:
     cost_nano: int = 0
     answered: int | None = field(default=None)  # the end of the last answer; None while it is live
     gaps: tuple[tuple[int, int], ...] = ()  # times that do not count, each from and until
+    chained_hour: int | None = None  # the last one with an answer, according to the chain
 
 
 def settings_of(entries: Iterable[Entry]) -> list[Setting]:
@@ -86,9 +86,7 @@ def settings_of(entries: Iterable[Entry]) -> list[Setting]:
     return [
         Setting(entry.recorded_at, entry.detail["budget_nano"], entry.detail["window_days"])
         for entry in entries
-        if entry.experiment_id is None
-        and entry.kind in ("firm", "migrate")
-        and entry.detail["budget_nano"] is not None
+        if entry.kind == "firm"
     ]
 
 
@@ -157,20 +155,26 @@ def bitmap_slots(bitmap: int) -> bytes:
     return bitmap.to_bytes(SLOTS // 8, "little")
 
 
-def lives_of(entries: Iterable[Entry]) -> tuple[dict[bytes, Life], list[tuple[bytes, Life]]]:
-    """Return experiments that were ever started, and debits of old erasures and restored stores."""
+def chained_hours(entries: Iterable[Entry]) -> dict[bytes, int]:
+    """Return experiment -> the last hour in which it answered at a risk, from the entries `clock`."""
+    hours: dict[bytes, int] = {}
+    for entry in entries:
+        if entry.kind == "clock":
+            for name, hour in entry.detail["answers"].items():
+                identity = bytes.fromhex(name)
+                hours[identity] = max(hour, hours.get(identity, hour))
+    return hours
+
+
+def lives_of(entries: Sequence[Entry]) -> tuple[dict[bytes, Life], list[tuple[bytes, Life]]]:
+    """Return experiments that were ever started, and debits of restored stores."""
     lives: dict[bytes, Life] = {}
     debits: list[tuple[bytes, Life]] = []
     gaps: list[tuple[int, int]] = []
     for entry in entries:
         identity, detail, at = entry.experiment_id, entry.detail, entry.recorded_at
-        if entry.kind == "migrate" and identity is None:
-            debits = [
-                (b"", Life(started=since, cost_nano=amount, answered=since + SKEW))
-                for amount, since in detail["debits"]
-            ]
-        elif entry.kind == "restore":
-            debits = debits + [
+        if entry.kind == "restore":
+            debits += [
                 (
                     b"",
                     Life(
@@ -183,19 +187,12 @@ def lives_of(entries: Iterable[Entry]) -> tuple[dict[bytes, Life], list[tuple[by
                 )
                 for again in detail["debits"]
             ]
-        elif entry.kind == "clock" and detail["skipped"]:
-            gaps.append((at - detail["skipped"], at))
+        elif entry.kind == "clock":
+            if detail["skipped"]:
+                gaps.append((at - detail["skipped"], at))
         elif identity is None:
             continue
-        elif entry.kind == "migrate" and detail["started_at"] is not None:
-            lives[identity] = Life(
-                started=detail["started_at"],
-                layer=detail["layer"],
-                slots=_detail_slots(detail),
-                cost_nano=entry.amount_nano,
-                answered=detail["answered_until"],
-            )
-        elif entry.kind in ("start", "resume") and "slots" in detail:
+        elif entry.kind in ("start", "resume"):
             life = lives.setdefault(identity, Life(started=at))
             life.layer = detail["layer"]
             life.slots |= _detail_slots(detail)
@@ -203,23 +200,25 @@ def lives_of(entries: Iterable[Entry]) -> tuple[dict[bytes, Life], list[tuple[by
             life.answered = None
         elif entry.kind == "stop" and identity in lives:
             lives[identity].answered = _last_answer(lives[identity], entry)
+    for identity, hour in chained_hours(entries).items():
+        if identity in lives:
+            lives[identity].chained_hour = hour
     for life in (*lives.values(), *(debit for _, debit in debits)):
         life.gaps = tuple(gaps)
     return lives, debits
 
 
 def move_to_answers(lives: Mapping[bytes, Life], hours: Mapping[bytes, int]) -> None:
-    """Move the end of stopped experiments to their last answer, if that is later."""
+    """Move the end of stopped experiments to their last answer, stored or chained, if that is later."""
     for identity, life in lives.items():
-        if life.answered is not None and identity in hours:
-            life.answered = max(life.answered, end_of_hour(hours[identity]))
+        if life.answered is not None:
+            known = [hour for hour in (hours.get(identity), life.chained_hour) if hour is not None]
+            life.answered = max([life.answered, *map(end_of_hour, known)])
 
 
 def _last_answer(life: Life, stop: Entry) -> int:
     """Return when the last answer was certainly given, according to the stop entry."""
-    hour = stop.detail.get("last_answer", -1)
-    if hour == -1:
-        return stop.recorded_at + SKEW
+    hour = stop.detail["last_answer"]
     return max(life.started + SKEW, 0 if hour is None else end_of_hour(hour))
 
 

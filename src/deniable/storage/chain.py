@@ -15,7 +15,7 @@ Rewards are in the same chain. Their salted hash uses the salt of the decision:
 
 Erasing a visitor deletes the salt and the hashed values. The salted hashes stay (in columns named
 `commitment`), so the chain still verifies, and without the salt they reveal nothing about those
-values. Rows from before migration 0004 have an older form (`old_salted_hash`, `old_decision_hash`).
+values.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ pack_decision = Struct(">32sc16s16sIIhqiq32s").pack
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 _valued = Struct(">16shq").pack
 _rewarded = Struct(">32sc16s16shqiq32s").pack
-_old_erasable = Struct(">16s16shhhqq").pack
-_old_linked = Struct(">32s16s16sIqiq32s").pack
 
 
 def salted_hash(visitor: bytes, salt: bytes, segment: int, shown: int) -> bytes:
@@ -106,30 +104,6 @@ def reward_hash(
     ).digest()
 
 
-def old_salted_hash(
-    visitor: bytes, salt: bytes, segment: int, greedy: int, shown: int, clock: int, risk_nano: int
-) -> bytes:
-    """Hash the erasable fields of a decision with its salt, as before migration 0004."""
-    packed = _old_erasable(visitor, salt, segment, greedy, shown, clock, risk_nano)
-    return sha256(packed).digest()
-
-
-def old_decision_hash(
-    previous: bytes,
-    experiment_id: bytes,
-    decision_id: bytes,
-    version: int,
-    decided_at: int,
-    writer: int,
-    seq: int,
-    salted: bytes,
-) -> bytes:
-    """Link one decision to the previous entry, as before migration 0004."""
-    return sha256(
-        _old_linked(previous, experiment_id, decision_id, version, decided_at, writer, seq, salted)
-    ).digest()
-
-
 def commitment_hash(
     previous: bytes,
     seq: int,
@@ -141,8 +115,8 @@ def commitment_hash(
 ) -> bytes:
     """Link one entry of the commitment chain to the previous entry.
 
-    >>> commitment_hash(GENESIS, 1, "period", None, 0, "{}", 0).hex()[:16]
-    'b35c9e55d88ab1e3'
+    >>> commitment_hash(GENESIS, 1, "firm", None, 0, "{}", 0).hex()[:16]
+    '4528e175db64034a'
     """
     experiment = experiment_id.hex() if experiment_id is not None else None
     entry = [seq, kind, experiment, amount_nano, detail, recorded_at]

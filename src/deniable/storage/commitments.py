@@ -34,6 +34,7 @@ from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     Query,
     StoredRow,
+    answers,
     commitments,
     experiments,
     writers,
@@ -44,14 +45,19 @@ REMEMBERED, LONGEST_REMEMBERED = 8_192, 2_000
 their detail may be."""
 
 
-BEAT = 24 * 3_600_000_000
-"""Microseconds without an entry after which a running service adds one, `clock`."""
+_HOUR = 3_600_000_000
+BEAT = 24 * _HOUR
+"""Microseconds after which a running service adds another entry `clock`, with the last answers."""
 
 LONGEST_GAP = 7 * BEAT
 """A longer time without any entry counts as no time at all: nothing says that it has passed.
 
 The service was off, or the clock is wrong. Its whole length is in the entry `clock` that ends it.
 """
+
+
+BEHIND = "behind"
+"""Member of an entry `clock`: microseconds by which the clock is behind the newest entry."""
 
 
 class Entry(NamedTuple):
@@ -68,6 +74,23 @@ class Entry(NamedTuple):
 # Statements are built once: building takes longer than running.
 _LOCK = select(writers.c.seq).where(writers.c.id == COMMITMENT_CHAIN).with_for_update()
 _NEWEST = select(commitments.c.recorded_at).order_by(commitments.c.seq.desc()).limit(1)
+_LAST = (
+    select(commitments.c.recorded_at, commitments.c.kind, commitments.c.detail)
+    .order_by(commitments.c.seq.desc())
+    .limit(1)
+)
+_OLDEST = select(commitments.c.recorded_at).order_by(commitments.c.seq).limit(1)
+_NEWEST_CLOCK = (
+    select(commitments.c.recorded_at)
+    .where(commitments.c.experiment_id.is_(None), commitments.c.kind == "clock")
+    .order_by(commitments.c.seq.desc())
+    .limit(1)
+)
+_ANSWERED = (
+    select(answers.c.experiment_id, func.max(answers.c.hour).label("hour"))
+    .where(answers.c.hour >= bindparam("hour"))
+    .group_by(answers.c.experiment_id)
+)
 _END = select(writers.c.seq, writers.c.head, _NEWEST.scalar_subquery().label("newest")).where(
     writers.c.id == COMMITMENT_CHAIN
 )
@@ -99,36 +122,74 @@ def lock_chain(connection: Connection) -> None:
         connection.execute(_LOCK)
 
 
+def newest(connection: Connection) -> int:
+    """Return the time of the newest entry; 0 without any."""
+    return int(connection.execute(_NEWEST).scalar() or 0)
+
+
 def moment(connection: Connection) -> int:
     """Return the store's time: the current time, or the newest entry's if later. It never goes back."""
-    return max(times.now(), connection.execute(_NEWEST).scalar() or 0)
+    return max(times.now(), newest(connection))
 
 
 def account_time(connection: Connection) -> int:
     """Return the time up to which budgets are released: the store's, but not after a long gap."""
-    now, newest = times.now(), connection.execute(_NEWEST).scalar() or 0
-    return newest if newest and now - newest > LONGEST_GAP else max(now, newest)
+    now, last = times.now(), newest(connection)
+    return last if last and now - last > LONGEST_GAP else max(now, last)
 
 
 def beat(connection: Connection) -> None:
-    """Record that the service is running, if the chain has been silent for a day."""
-    if _is_silent(connection):
+    """Record once a day that the service is running, and the last answers.
+
+    Record also, once, that the clock was set back: entries and decisions keep the newest entry's time
+    until the clock has passed it.
+    """
+    if _is_due(connection):
         lock_chain(connection)
-        if _is_silent(connection):  # still: another process may have been faster
+        if _is_due(connection):  # still: another process may have been faster
             _append_clock(connection)
 
 
-def _is_silent(connection: Connection) -> bool:
-    newest = connection.execute(_NEWEST).scalar()
-    return newest is not None and times.now() - newest > BEAT
+def _is_due(connection: Connection) -> bool:
+    since = _last_clock(connection)
+    return (since > 0 and times.now() - since > BEAT) or _was_set_back(connection)
+
+
+def _was_set_back(connection: Connection) -> bool:
+    """Whether the clock is behind the newest entry by more than clocks may differ, unrecorded."""
+    last = connection.execute(_LAST).one_or_none()
+    if last is None or last.recorded_at - times.now() <= _HOUR:
+        return False
+    return last.kind != "clock" or BEHIND not in json.loads(last.detail)
+
+
+def _last_clock(connection: Connection) -> int:
+    """Return the time of the newest entry `clock`, or else of the first entry; 0 without any."""
+    newest = connection.execute(_NEWEST_CLOCK).scalar()
+    return int(newest or connection.execute(_OLDEST).scalar() or 0)
 
 
 def _append_clock(connection: Connection) -> None:
-    """Append an entry that says how long nothing was recorded, and how much of that does not count."""
+    """Append an entry that says how long nothing was recorded, and how much of that does not count.
+
+    If the clock was set back, it says by how much it is behind the newest entry, whose time it has.
+
+    It contains the last hours in which experiments answered at a risk, of all that answered since the
+    entry before: `answers` itself can be changed by anyone with write access to the store.
+    """
     row, now = connection.execute(_END).one(), times.now()
     silent = now - row.newest
     skipped = silent if silent > LONGEST_GAP else 0
-    append(connection, "clock", None, 0, {"since": row.newest, "skipped": skipped}, now)
+    since = {"hour": _last_clock(connection) // _HOUR - 1}  # again, where it is in doubt
+    hours = {
+        answered.experiment_id.hex(): answered.hour
+        for answered in connection.execute(_ANSWERED, since)
+        if isinstance(answered.hour, int)  # SQLite stores text in any column
+    }
+    detail = {"since": row.newest, "skipped": skipped, "answers": hours}
+    if row.newest - now > _HOUR:
+        detail[BEHIND] = row.newest - now
+    append(connection, "clock", None, 0, detail, max(now, row.newest))
 
 
 def record(
@@ -137,16 +198,16 @@ def record(
     experiment: Experiment | None,
     amount_nano: int = 0,
     **detail: object,
-) -> None:
-    """Append one entry to the chain of commitments. `lock_chain` must have been called.
+) -> int:
+    """Append one entry to the chain of commitments; return its number.
 
-    If there is an actor, the entry records it as `by`.
+    `lock_chain` must have been called. If there is an actor, the entry records it as `by`.
     """
     identity = bytes.fromhex(experiment.id) if experiment else None
     actor = current_actor()
     if actor is not None:
         detail["by"] = actor
-    append(connection, kind, identity, amount_nano, detail)
+    return append(connection, kind, identity, amount_nano, detail)
 
 
 def append(
@@ -156,8 +217,12 @@ def append(
     amount_nano: int,
     detail: JsonObject,
     recorded_at: int | None = None,
-) -> None:
-    """Append one entry, given by the experiment's id and with its time, by default the present."""
+) -> int:
+    """Append one entry, given by the experiment's id and with its time, by default the present.
+
+    Returns:
+        Its number.
+    """
     row = connection.execute(_END).one()
     if recorded_at is None:
         recorded_at = max(times.now(), row.newest or 0)
@@ -180,6 +245,7 @@ def append(
         },
     )
     connection.execute(_MOVE_END, {"new_seq": seq, "new_head": link})
+    return int(seq)
 
 
 def entries(

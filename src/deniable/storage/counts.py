@@ -1,4 +1,4 @@
-"""Reads the counters of experiments: as cells for people, by table for the publisher and results.
+"""Reads the counters of experiments: as cells for people, by table for results.
 
 Samples of an experiment's totals are stored over time, at most a few hundred. When there are too many,
 the one with the closest neighbours is deleted, so they stay evenly spread as the experiment gets older.
@@ -64,25 +64,14 @@ def _cells(
     ]
 
 
-def table_counts(
-    connection: Connection, experiment: Experiment
-) -> dict[tuple[int, int, int], tuple[int, int, int, int]]:
-    """Return (table, segment, arm) -> shows, rewarded, value and square of members, over all writers."""
-    columns = (counters.c.table_number, counters.c.segment, counters.c.arm)
-    sums = (counters.c.shows, counters.c.rewarded, counters.c.value, counters.c.square)
-    rows = connection.execute(
-        select(*columns, *map(func.sum, sums))
-        .where(
-            counters.c.experiment_id == bytes.fromhex(experiment.id),
-            counters.c.role == Role.MEMBER,
-            counters.c.metric == 0,
-        )
-        .group_by(*columns)
+def totals(connection: Connection, experiment: Experiment) -> tuple[int, int]:
+    """Return the numbers of stored decisions, and of rewards of the deciding metric."""
+    sums = (func.sum(counters.c.shows), func.sum(counters.c.rewarded))
+    query = select(*sums).where(
+        counters.c.experiment_id == bytes.fromhex(experiment.id), counters.c.metric == 0
     )
-    return {
-        (number, segment, arm): (int(shows), int(rewarded), int(value), int(square))
-        for number, segment, arm, shows, rewarded, value, square in rows
-    }
+    shows, rewarded = connection.execute(query).one()
+    return int(shows or 0), int(rewarded or 0)
 
 
 def decisions(connection: Connection) -> int:
@@ -91,21 +80,8 @@ def decisions(connection: Connection) -> int:
     return int(connection.execute(query).scalar_one())
 
 
-def counters_by_table(
-    connection: Connection, experiment: Experiment
-) -> dict[int, tuple[int, int, int]]:
-    """Return table -> shows, value and square of all its counters. Counters only ever grow."""
-    sums = (counters.c.shows, counters.c.value, counters.c.square)
-    rows = connection.execute(
-        select(counters.c.table_number, *(cast(func.sum(one), BigInteger) for one in sums))
-        .where(counters.c.experiment_id == bytes.fromhex(experiment.id))
-        .group_by(counters.c.table_number)
-    )
-    return {row[0]: (row[1], row[2], row[3]) for row in rows if any(row[1:])}
-
-
 def result_counts(
-    connection: Connection, experiment: Experiment, since: int = 0, until: int | None = None
+    connection: Connection, experiment: Experiment, tables: int
 ) -> tuple[tuple[int, int, int, int], Sequence[Sequence[int]]]:
     """Return the input of results, in the order of the counters' key, without zeros.
 
@@ -116,8 +92,7 @@ def result_counts(
     Args:
         connection: to the store.
         experiment: the experiment.
-        since: the first table.
-        until: the last table; None for all.
+        tables: decisions drawn from tables below this number count.
 
     Returns:
         The numbers of roles, segments (plus one for unlisted ones, the first), arms and metrics;
@@ -133,7 +108,7 @@ def result_counts(
         select(cell, counters.c.shows, counters.c.value, counters.c.square)
         .where(
             counters.c.experiment_id == bytes.fromhex(experiment.id),
-            counters.c.table_number >= since,
+            counters.c.table_number < tables,
             (counters.c.shows > 0) | (counters.c.value > 0),  # a square is never above its value
         )
         .order_by(
@@ -144,8 +119,6 @@ def result_counts(
             counters.c.metric,
         )
     )
-    if until is not None:
-        query = query.where(counters.c.table_number <= until)
     return sizes, connection.execute(query).cursor.fetchall()
 
 

@@ -5,31 +5,33 @@ rewards. Their commitments are written in their place, so the chains still verif
 their totals and nothing is debited.
 
 While the experiment counts against the firm's budget, a tombstone stays: a keyed hash without arm,
-segment or time. A visitor who returns is served from the zero row, so there is no second draw at a
-risk. Memberships of groups from before migration 0004 stay as long, for the same reason. `purge`
-deletes both once the experiment no longer counts.
+segment or time. A visitor who returns is served from the neutral row, so there is no second draw at
+a risk. The entry of the erasure contains a digest of the tombstones that it left. `purge` deletes them
+once the experiment no longer counts.
 
 Every transaction is short and complete in itself, so that the service goes on in between, and what
 was interrupted is continued by asking again. For the same reason a purge does not wait for the disk
 while others wait for it: only every few seconds, and at its end. The next decision brings there what it
-did.
+did. Where no service runs, nobody waits: transactions are large, and at the end the store gives back the
+space that was freed.
 """
 
 from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
-from deniable.storage import account, commitments, experiments, promises
-from deniable.storage.chain import old_salted_hash, reward_salted_hash, salted_hash
+from deniable.storage import account, commitments, experiments, promises, times
+from deniable.storage.chain import reward_salted_hash, salted_hash
 from deniable.storage.records import Experiment
-from deniable.storage.schema import StoredRow, decisions, memberships, rewards, tombstones
+from deniable.storage.schema import COMMITMENT_CHAIN, decisions, rewards, tombstones, writers
 from deniable.storage.schema import experiments as experiment_rows
 from deniable.storage.store import Store
 
@@ -56,7 +58,10 @@ FEWEST, FIRST, MOST = 20, 20, 500
 
 Fewer would hardly be shorter: statements take most of the time, however few rows they have."""
 
-ERASABLE = ("visitor", "salt", "segment", "greedy", "shown", "clock", "risk_nano")
+MOST_ALONE = 5_000
+"""Decisions of one transaction where no service runs."""
+
+ERASABLE = ("visitor", "salt", "segment", "shown")
 
 _Hashes = Callable[[Experiment], Sequence[bytes]]
 
@@ -73,6 +78,7 @@ class Pace:
         ended, settled: when a transaction last ended, and when one did that is on the disk for certain.
         clock: tells the time, in seconds.
         sleep: rests for so many seconds.
+        alone: whether no service runs, so that there is no reason to rest.
 
     >>> pace = Pace(size=100, clock=lambda: 2 * HOLD_SECONDS, sleep=lambda seconds: None)
     >>> pace.rest(began=0.0)
@@ -85,6 +91,7 @@ class Pace:
     settled: float = 0.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    alone: bool = False
 
     def lasting(self, last: bool) -> bool:
         """Whether the next transaction, perhaps the last one, has to be on the disk when it ends."""
@@ -95,6 +102,8 @@ class Pace:
         self.ended = self.clock()
         if lasting:
             self.settled = self.ended
+        if self.alone:
+            return
         took = self.ended - began
         rest = max(REST * took, self.size / FASTEST - took)
         change = min(2.0, max(0.5, HOLD_SECONDS / max(took, 1e-9)))
@@ -135,14 +144,22 @@ def tombstone(key: bytes, visitor_hash: bytes) -> bytes:
     return hmac.digest(derived, visitor_hash, "sha256")[:16]
 
 
-def erase(store: Store, key: bytes, visitors: _Hashes, members: _Hashes) -> Erasure:
+def tombstones_digest(stones: Iterable[bytes]) -> str:
+    """Return what the chain holds of the tombstones that one entry left.
+
+    >>> tombstones_digest([b"b" * 16, b"a" * 16]) == tombstones_digest([b"a" * 16, b"b" * 16])
+    True
+    """
+    return sha256(b"".join(sorted(stones))).hexdigest()
+
+
+def erase(store: Store, key: bytes, visitors: _Hashes) -> Erasure:
     """Erase visitors in every experiment.
 
     Args:
         store: the store.
         key: key for visitor HMACs, for the tombstones.
         visitors: experiment -> the visitor hashes in its decisions.
-        members: experiment -> the visitor hashes in the memberships of its layer.
     """
     outcome = Erasure()
     known, counting = _experiments(store)
@@ -151,8 +168,6 @@ def erase(store: Store, key: bytes, visitors: _Hashes, members: _Hashes) -> Eras
         for ids in _decisions_of(store, experiment, hashes):
             forget = partial(_forget, "erase", experiment, key, ids, counts)
             outcome.decisions += store.retried(forget).decisions
-        if not counts and experiment.layer is not None:
-            store.retried(partial(_forget_members, experiment, list(members(experiment))))
     return outcome
 
 
@@ -173,9 +188,11 @@ def purge(
         before: the time, in the stored format.
         running: include experiments that run or are paused.
         progress: callback that receives the number of decisions done and the total.
-        pace: how fast; as the service bears it if not given.
+        pace: how fast; as the service bears it if not given, or without rest if none runs.
     """
-    outcome, pace = Erasure(), pace or Pace()
+    if pace is None:
+        pace = Pace(size=MOST_ALONE, alone=True) if _no_service(store) else Pace()
+    outcome = Erasure()
     known, counting = _experiments(store)
     chosen = [e for e in known if e.status == "stopped" or (running and e.status != "draft")]
     total = sum(_old_decisions(store, experiment, before) for experiment in chosen)
@@ -189,9 +206,21 @@ def purge(
             if progress is not None:
                 progress(outcome.decisions, max(total, outcome.decisions))
     for experiment in known:
-        if experiment.id not in counting and experiment.started_at is not None:
-            _clear(store, experiment)
+        if experiment.id not in counting and experiment.has_tombstones:
+            while store.retried(partial(_clear_tombstones, experiment)):
+                pass
+    if pace.alone and outcome.decisions:
+        store.shrink()
     return outcome
+
+
+def _no_service(store: Store) -> bool:
+    """Whether no process has the right to decide now."""
+    deciding = select(func.count()).where(
+        writers.c.id != COMMITMENT_CHAIN, writers.c.lease_until > times.now()
+    )
+    with store.read() as connection:
+        return connection.execute(deciding).scalar_one() == 0
 
 
 def _experiments(store: Store) -> tuple[list[Experiment], set[str]]:
@@ -269,11 +298,11 @@ def _forget(
     rows = connection.execute(_UNSTRIPPED, {"identity": identity, "ids": list(ids)}).all()
     if not rows:
         return _Done(0, began)
-    stones = promises.tombstones_of(connection, experiment)
-    if counts:
-        stones += _leave_tombstones(
-            connection, identity, [tombstone(key, row.visitor) for row in rows]
-        )
+    stones = {tombstone(key, row.visitor) for row in rows} if counts else set()
+    if stones:
+        known = connection.execute(_STONES, {"identity": identity, "stones": list(stones)})
+        stones -= set(known.scalars())
+    in_all = promises.tombstones_of(connection, experiment) + len(stones)
     # Whoever decides or rewards waits for this row, so it is taken late: no reward comes from here on.
     asked = clock()
     had_tombstones = connection.execute(_HELD, {"identity": identity}).scalar_one()
@@ -281,18 +310,29 @@ def _forget(
     given = _strip_rewards(connection, identity, {row.id: row.salt for row in rows})
     connection.execute(
         _STRIP,
-        [{"identity": identity, "which": row.id, "committed": _committed(row)} for row in rows],
+        [
+            {
+                "identity": identity,
+                "which": row.id,
+                "committed": salted_hash(row.visitor, row.salt, row.segment, row.shown),
+            }
+            for row in rows
+        ],
     )
-    if kind == "erase" or bool(stones) != had_tombstones:
-        experiments.change(connection, experiment, has_tombstones=bool(stones))
-    commitments.record(
+    if kind == "erase" or bool(in_all) != had_tombstones:
+        experiments.change(connection, experiment, has_tombstones=bool(in_all))
+    entry = commitments.record(
         connection,
         kind,
         experiment,
         decisions=len(rows),
         rewards=given,
-        tombstones=stones,
+        tombstones=in_all,
+        digest=tombstones_digest(stones) if stones else None,
     )
+    if stones:
+        new = [{"experiment_id": identity, "visitor": stone, "entry": entry} for stone in stones]
+        connection.execute(insert(tombstones), new)
     return _Done(len(rows), began)
 
 
@@ -337,15 +377,6 @@ _STONES = select(tombstones.c.visitor).where(
 )
 
 
-def _committed(row: StoredRow) -> bytes:
-    """Return the salted hash of what a decision loses."""
-    if row.table_number is not None:
-        return salted_hash(row.visitor, row.salt, row.segment, row.shown)
-    return old_salted_hash(
-        row.visitor, row.salt, row.segment, row.greedy, row.shown, row.clock, row.risk_nano
-    )
-
-
 def _strip_rewards(connection: Connection, identity: bytes, salts: dict[bytes, bytes]) -> int:
     """Delete the values of these decisions' rewards; return their number."""
     rows = connection.execute(_REWARDS, {"identity": identity, "ids": list(salts)}).all()
@@ -365,59 +396,25 @@ def _strip_rewards(connection: Connection, identity: bytes, salts: dict[bytes, b
     return len(rows)
 
 
-def _leave_tombstones(connection: Connection, identity: bytes, stones: list[bytes]) -> int:
-    """Insert missing tombstones, under the lock of the chain; return their number."""
-    known = set(connection.execute(_STONES, {"identity": identity, "stones": stones}).scalars())
-    new = [{"experiment_id": identity, "visitor": s} for s in set(stones) - known]
-    if new:
-        connection.execute(insert(tombstones), new)
-    return len(new)
-
-
-def _forget_members(
-    experiment: Experiment, hashes: Sequence[bytes], connection: Connection
-) -> None:
-    connection.execute(
-        delete(memberships).where(
-            memberships.c.group_name == experiment.layer,
-            memberships.c.experiment_id == bytes.fromhex(experiment.id),
-            memberships.c.visitor.in_(hashes),
-        )
-    )
-
-
-def _clear(store: Store, experiment: Experiment) -> None:
-    """Delete tombstones and memberships of an experiment that no longer counts."""
-    while experiment.layer is not None and store.retried(partial(_clear_members, experiment)):
-        pass
-    while experiment.has_tombstones and store.retried(partial(_clear_tombstones, experiment)):
-        pass
-
-
-def _clear_members(experiment: Experiment, connection: Connection) -> bool:
-    here = (
-        memberships.c.group_name == experiment.layer,
-        memberships.c.experiment_id == bytes.fromhex(experiment.id),
-    )
-    some = select(memberships.c.visitor).where(*here).limit(BATCH)
-    return (
-        connection.execute(
-            delete(memberships).where(*here, memberships.c.visitor.in_(some))
-        ).rowcount
-        == BATCH
-    )
-
-
 def _clear_tombstones(experiment: Experiment, connection: Connection) -> bool:
-    """Delete a page of tombstones; return whether more are left."""
+    """Delete the tombstones of one entry; return whether more are left."""
     commitments.lock_chain(connection)
     here = tombstones.c.experiment_id == bytes.fromhex(experiment.id)
-    some = select(tombstones.c.visitor).where(here).limit(BATCH)
+    oldest = connection.execute(select(func.min(tombstones.c.entry)).where(here)).scalar()
     removed = connection.execute(
-        delete(tombstones).where(here, tombstones.c.visitor.in_(some))
+        delete(tombstones).where(here, tombstones.c.entry == oldest)
     ).rowcount
-    left = promises.tombstones_of(connection, experiment) - removed if removed == BATCH else 0
+    left = 0 if oldest is None else promises.tombstones_of(connection, experiment) - removed
     if not left:
         experiments.change(connection, experiment, has_tombstones=False)
-    commitments.record(connection, "purge", experiment, decisions=0, rewards=0, tombstones=left)
+    commitments.record(
+        connection,
+        "purge",
+        experiment,
+        decisions=0,
+        rewards=0,
+        tombstones=left,
+        digest=None,
+        cleared=oldest,
+    )
     return left > 0

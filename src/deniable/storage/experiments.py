@@ -19,9 +19,9 @@ from sqlalchemy import (
     Update,
     bindparam,
     delete,
-    func,
     insert,
     select,
+    true,
     tuple_,
     update,
 )
@@ -66,7 +66,7 @@ def by_key(connection: Connection, key: str, *, lock: bool = False) -> Experimen
 
 
 def everything(connection: Connection) -> list[Experiment]:
-    """Return all experiments, oldest first, without scratch copies."""
+    """Return all experiments, oldest first."""
     return _found(connection, _ALL)
 
 
@@ -74,7 +74,7 @@ def insert_draft(connection: Connection, draft: Experiment) -> Experiment:
     """Insert a new draft with new ids; raise WrongStateError if its key is in use."""
     identity = os.urandom(16)
     created = replace(draft, id=identity.hex())
-    names = ("created_at", "exhausted", "has_tombstones", "key", "revision", "status")
+    names = ("created_at", "has_tombstones", "key", "revision", "status")
     fixed = _columns(created, (*names, "table_number", "version"))
     row = {"id": identity, "tag": tag_of(identity), **fixed, **_columns(created, _CHOSEN)}
     try:
@@ -109,10 +109,8 @@ def discard(connection: Connection, experiment: Experiment) -> None:
 
 _CHOSEN = (
     "strategy",
-    "across_time",
     "budget_nano",
     "planned_visitors",
-    "trace_nano",
     "layer",
     "holdout",
     "metrics",
@@ -145,6 +143,7 @@ def _insert_arms(connection: Connection, identity: bytes, first: int, new: Seque
             "key": arm.key,
             "label": arm.label,
             "budget_nano": arm.budget_nano,
+            "weight": arm.weight,
         }
         for position, arm in enumerate(new, first)
     ]
@@ -204,11 +203,6 @@ def add_segment(connection: Connection, experiment: Experiment, name: str) -> Ex
     """Append this segment to the experiment."""
     _insert_segments(connection, bytes.fromhex(experiment.id), len(experiment.segments), [name])
     return change(connection, replace(experiment, segments=(*experiment.segments, name)))
-
-
-def held(connection: Connection, experiment: Experiment) -> StoredRow:
-    """Return status, version, table and number of segments, locked until the transaction ends."""
-    return connection.execute(_HELD, {"identity": bytes.fromhex(experiment.id)}).one()
 
 
 def add_table(connection: Connection, experiment: Experiment, table: PublishedTable) -> Experiment:
@@ -276,6 +270,13 @@ def _in_shape(rows: bytes, counts: bytes, n_segments: int, n_arms: int) -> bytes
     return stored_table(rows, counts, n_segments, n_arms).encoded()
 
 
+def counts_in_force(connection: Connection, experiment: Experiment) -> bytes:
+    """Return the counts that the table in force was made from."""
+    which = {"identity": bytes.fromhex(experiment.id), "number": experiment.table_number}
+    counts: bytes = connection.execute(_TABLE, which).one().counts
+    return counts
+
+
 def published_at(connection: Connection, experiment: Experiment) -> dict[int, int]:
     """Return table number -> stored time of publication."""
     rows = connection.execute(_PUBLISHED_AT, {"identity": bytes.fromhex(experiment.id)})
@@ -308,11 +309,6 @@ def by_ids(connection: Connection, ids: Sequence[bytes]) -> list[Experiment]:
 def by_names(connection: Connection, keys: Sequence[str], tags: Sequence[int]) -> list[Experiment]:
     """Return the experiments with these keys or tags, oldest first."""
     return _found(connection, _BY_NAMES, keys=list(keys), tags=list(tags))
-
-
-def matching(connection: Connection, condition: ColumnElement[bool]) -> list[Experiment]:
-    """Return the experiments that match a condition, oldest first."""
-    return _found(connection, _whole(condition))
 
 
 class _JsonRows(FunctionElement[str]):
@@ -355,7 +351,9 @@ def _owned(*columns: Column[Any]) -> ScalarSelect[str]:
     return select(_JsonRows(*rows.c)).scalar_subquery()
 
 
-_ARMS = _owned(arms.c.key, arms.c.label, arms.c.budget_nano, arms.c.off_since_version)
+_ARMS = _owned(
+    arms.c.key, arms.c.label, arms.c.budget_nano, arms.c.off_since_version, arms.c.weight
+)
 _SEGMENTS = _owned(segments.c.name)
 
 
@@ -374,8 +372,8 @@ def _found(connection: Connection, statement: Query, **parameters: object) -> li
 
 def _experiment(row: StoredRow) -> Experiment:
     own = tuple(
-        Arm(key, label, budget_nano, off_since is None)
-        for key, label, budget_nano, off_since in json.loads(row.arms or "[]")
+        Arm(key, label, budget_nano, off_since is None, weight)
+        for key, label, budget_nano, off_since, weight in json.loads(row.arms or "[]")
     )
     return Experiment(
         id=row.id.hex(),
@@ -385,7 +383,6 @@ def _experiment(row: StoredRow) -> Experiment:
         segments=tuple(name for (name,) in json.loads(row.segments or "[]")),
         strategy=row.strategy,
         budget_nano=row.budget_nano,
-        trace_nano=row.trace_nano,
         planned_visitors=row.planned_visitors,
         layer=row.layer,
         slots=row.slots,
@@ -395,19 +392,17 @@ def _experiment(row: StoredRow) -> Experiment:
         metrics=tuple(Metric(*one) for one in json.loads(row.metrics)),
         version=row.version,
         winner=None if row.winner is None else own[row.winner].key,
-        exhausted=row.exhausted,
         table_number=row.table_number,
         has_tombstones=row.has_tombstones,
         created_at=times.as_datetime(row.created_at),
         started_at=times.maybe_datetime(row.started_at),
         stopped_at=times.maybe_datetime(row.stopped_at),
         revision=row.revision,
-        across_time=row.across_time,
     )
 
 
 # Statements are built once: building takes longer than running.
-_ALL = _whole(experiments.c.status != "scratch")
+_ALL = _whole(true())
 _BY_KEY = _whole(experiments.c.key == bindparam("key"))
 _LOCKED = _BY_KEY.with_for_update()
 _BY_ID = _whole(experiments.c.id == bindparam("identity"))
@@ -415,19 +410,6 @@ _BY_IDS = _whole(experiments.c.id.in_(bindparam("ids", expanding=True)))
 _BY_NAMES = _whole(
     experiments.c.key.in_(bindparam("keys", expanding=True))
     | experiments.c.tag.in_(bindparam("tags", expanding=True))
-)
-_HELD = (
-    select(
-        experiments.c.status,
-        experiments.c.version,
-        experiments.c.table_number,
-        select(func.count())
-        .where(segments.c.experiment_id == bindparam("identity"))
-        .scalar_subquery()
-        .label("segments"),
-    )
-    .where(experiments.c.id == bindparam("identity"))
-    .with_for_update()
 )
 _INSERT, _INSERT_ARMS, _INSERT_SEGMENTS = insert(experiments), insert(arms), insert(segments)
 _TABLES = (

@@ -1,14 +1,11 @@
-"""Verifies the ledger: every chain from its first entry to its recorded end, and all derived data.
+"""Verifies the ledger of a store: its chains, and everything that follows from them.
 
-The checks stop at the first problem:
+`verifier` follows every chain from its first entry to its recorded end. Then come the checks that need
+the store, until the first problem:
 
-1. the commitments, each linked to the one before;
-2. decisions and rewards, interleaved in each writer's chain, each decision drawn from a table that had
-   been published by then;
-3. heads that were noted outside the store;
-4. the fingerprint of the visitor key, stored tables, the rows of experiments, arms and segments, and
-   the number of tombstones, against what the commitments say;
-5. counters against the rows that they count; each missing row must be an erased one.
+1. the fingerprint of the visitor key, the rows of experiments, arms and segments, last answers, and
+   tombstones, against what the commitments say;
+2. counters against the rows that they count; each missing row must be an erased one.
 
 This cannot detect that someone with write access recomputed all chains of a store. For
 that, keep the heads that `deniable ledger verify` prints in another place, and pass them to
@@ -18,43 +15,32 @@ that, keep the heads that `deniable ledger verify` prints in another place, and 
 from __future__ import annotations
 
 import json
-import struct
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 
-from sqlalchemy import Connection, func, select, true
+from sqlalchemy import Connection, select
 
 from deniable.errors import BrokenPromiseError
 from deniable.storage import experiments, promises
 from deniable.storage.account import last_hours
-from deniable.storage.account_rules import HOUR
-from deniable.storage.chain import GENESIS
-from deniable.storage.commitments import Entry, link_of
-from deniable.storage.promise_entries import table_problem
+from deniable.storage.account_rules import HOUR, SKEW, chained_hours
+from deniable.storage.commitments import Entry, moment
+from deniable.storage.erasure import tombstones_digest
+from deniable.storage.log_rows import log_rows
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     StoredRow,
     commitments,
     counters,
-    decisions,
     facts,
-    rewards,
-    tables,
     tombstones,
     writers,
 )
 from deniable.storage.schema import experiments as experiment_rows
-from deniable.storage.writer_chains import (
-    Broken,
-    Cell,
-    Counted,
-    Source,
-    Told,
-    follow_writers,
-    name_of,
-)
+from deniable.storage.verifier import UNREADABLE, Broken, Cell, Drawn, Verifier, chain_name
 
 _PAGE = 2_000
 
@@ -98,44 +84,32 @@ def verify(connection: Connection, noted: Mapping[str, str]) -> Verification:
         connection: that state.
         noted: chain -> `length:hash`, noted outside the store at an earlier time.
     """
-    told, counted = Told(), Counted()
-    heads: dict[str, str] = {}
+    query = select(writers).order_by(writers.c.id)
+    heads = {chain_name(row.id): f"{row.seq}:{row.head.hex()}" for row in connection.execute(query)}
+    verifier = Verifier(noted, with_cells=True)
     broken: Broken | None = None
     try:
-        ends = {row.id: row for row in connection.execute(select(writers).order_by(writers.c.id))}
-        for writer, row in ends.items():
-            heads[name_of(writer)] = f"{row.seq}:{row.head.hex()}"
-        _commitment_chain(connection, ends[COMMITMENT_CHAIN], told)
-        caps = _caps(connection, told)
-        follow_writers(connection, ends, told, caps, counted)
-        _noted_heads(connection, noted)
-        _key(connection, told)
-        _tables(connection, told)
-        _experiments(connection, told, counted)
-        _totals(connection, told, counted)
+        with closing(log_rows(connection, with_cells=True)) as rows:
+            verifier.follow(rows)
+        _key(connection, verifier)
+        _experiments(connection, verifier)
+        _totals(connection, verifier)
     except Broken as problem:
         broken = problem
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-        struct.error,
-    ) as error:
+    except UNREADABLE as error:
         broken = Broken(
-            f"a row holds what the service never writes ({type(error).__name__}: {error})", "totals"
+            f"a row holds what the service never writes ({type(error).__name__}: {error})"
         )
     return Verification(
         problem=None if broken is None else str(broken),
         chain=None if broken is None else broken.chain,
         seq=None if broken is None else broken.seq,
         decision=None if broken is None else broken.decision,
-        commitments=told.count,
-        decisions=counted.decisions,
-        erased=counted.erased.total(),
+        commitments=verifier.heads[COMMITMENT_CHAIN][0],
+        decisions=verifier.decisions,
+        erased=verifier.closed.total(),
         heads=heads,
-        last_decided={identity.hex(): at for identity, at in counted.last.items()},
+        last_decided={identity.hex(): at for identity, at in verifier.last_decided.items()},
     )
 
 
@@ -160,148 +134,99 @@ def chains_behind(
     connection: Connection, noted: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
     """Return chains that end before their noted head, and the heads that can still be compared."""
-    ends = {name_of(row.id): row.seq for row in connection.execute(select(writers))}
+    ends = {chain_name(row.id): row.seq for row in connection.execute(select(writers))}
     behind = [name for name, end in noted.items() if int(end.split(":")[0]) > ends.get(name, -1)]
     return behind, {name: end for name, end in noted.items() if name not in behind}
 
 
-def _commitment_chain(connection: Connection, end: StoredRow, told: Told) -> None:
-    """Check the chain of commitments, and collect what it says."""
-    previous, place = GENESIS, 0
-    query = select(commitments).order_by(commitments.c.seq)
-    with connection.execute(query.execution_options(yield_per=_PAGE)) as rows:
-        for row in rows:
-            place += 1
-            if row.seq != place:
-                raise Broken(f"commitment {place} was removed", "commitments", place)
-            previous = link_of(previous, row)
-            if previous != row.hash:
-                raise Broken(f"commitment {place} was changed or reordered", "commitments", place)
-            detail = json.loads(row.detail)
-            identity, amount = row.experiment_id, row.amount_nano
-            told.add(Entry(place, row.kind, identity, amount, detail, row.recorded_at))
-    if (place, previous) != (end.seq, end.head):
-        raise Broken(f"commitment {place + 1} was removed", "commitments", place + 1)
-
-
-def _caps(connection: Connection, told: Told) -> dict[bytes, tuple[int, ...]]:
-    """Return the largest value of each metric of each experiment, according to the commitments."""
-    found = {}
-    for identity in list(told.entries):
-        try:
-            metrics = told.promise(identity, "").metrics
-        except BrokenPromiseError:
-            continue
-        found[identity] = tuple(metric.cap_micro for metric in metrics)
-    return found
-
-
-def _noted_heads(connection: Connection, noted: Mapping[str, str]) -> None:
-    """Check that each noted head is still the hash at that length of its chain."""
-    for name, end in noted.items():
-        length, _, head = end.partition(":")
-        seq = int(length) if length.isdecimal() else -1
-        writer = int(name) if name.isdecimal() else -1
-        queries = [
-            select(table.c.hash).where(table.c.writer_id == writer, table.c.seq == seq)
-            for table in (decisions, rewards)
-        ]
-        if name == "commitments":
-            queries = [select(commitments.c.hash).where(commitments.c.seq == seq)]
-        found = [GENESIS] if not seq else []
-        for query in queries:
-            found += connection.execute(query).scalars()
-        if [one.hex() for one in found] != [head]:
-            raise Broken(f"chain {name} no longer holds the head noted at {seq}", name, seq)
-
-
-def _key(connection: Connection, told: Told) -> None:
+def _key(connection: Connection, verifier: Verifier) -> None:
     """Check the stored fingerprint of the visitor key against the chained one."""
     stored = connection.execute(select(facts.c.value).where(facts.c.name == "visitor_key")).scalar()
-    if (None if stored is None else stored.hex()) != told.fingerprint:
-        raise Broken("the visitor key is not the one that the ledger knows", "totals")
+    if (None if stored is None else stored.hex()) != verifier.committed.fingerprint:
+        raise Broken("the visitor key is not the one that the ledger knows")
 
 
-def _tables(connection: Connection, told: Told) -> None:
-    """Check that every stored table has the chained digests, and that none is missing."""
-    missing = dict(told.tables)
-    query = select(tables).order_by(tables.c.experiment_id, tables.c.number)
-    with connection.execute(query.execution_options(yield_per=50)) as rows:
-        for row in rows:
-            problem = table_problem(row, missing.pop((row.experiment_id, row.number), None))
-            if problem is not None:
-                raise Broken(
-                    f"table {row.number} of experiment {row.experiment_id.hex()} {problem}",
-                    "totals",
-                )
-    for identity, number in missing:
-        raise Broken(f"table {number} of experiment {identity.hex()} was removed", "totals")
-
-
-def _experiments(connection: Connection, told: Told, counted: Counted) -> None:
+def _experiments(connection: Connection, verifier: Verifier) -> None:
     """Check experiments, arms, segments, tombstones and last answers against the chains."""
-    query = select(tombstones.c.experiment_id, func.count()).group_by(tombstones.c.experiment_id)
-    stones: dict[bytes, int] = {row[0]: row[1] for row in connection.execute(query)}
-    hours = last_hours(connection)
-    known = experiments.matching(connection, true())  # including scratch copies
-    for experiment in known:
-        decided = counted.last.get(bytes.fromhex(experiment.id), 0) // HOUR
-        answered = hours.get(bytes.fromhex(experiment.id), 0)
-        counts = experiment.cost_nano and experiment.status != "scratch"
+    stones = _tombstones(connection, verifier)
+    hours, decided = last_hours(connection), verifier.last_decided
+    chained, latest = chained_hours(verifier.committed.clocks), _latest_hour(connection)
+    gone = dict(verifier.committed.promises)
+    for identity, tag in connection.execute(select(experiment_rows.c.id, experiment_rows.c.tag)):
+        if tag != experiments.tag_of(identity):  # rewards would not find their decisions
+            raise _of_experiment(verifier, identity, "the tag of {} was changed")
+    for experiment in experiments.everything(connection):
+        identity, name = bytes.fromhex(experiment.id), f"experiment {experiment.key!r}"
+        answered = hours.get(identity, 0)
         # It counts from its last answer on, which is never before its last decision.
-        if answered is None or (counts and answered < decided):
-            raise Broken(f"the last answer of experiment {experiment.key!r} was changed", "totals")
-        try:
-            promise = told.promise(bytes.fromhex(experiment.id), experiment.key)
-        except BrokenPromiseError as problem:
-            raise Broken(str(problem), "totals") from None
+        since = decided.get(identity, 0) // HOUR if experiment.budget_nano else 0
+        earliest = max(since, chained.get(identity, 0))
+        if answered is None or not earliest <= answered <= latest:
+            raise Broken(f"the last answer of {name} was changed")
+        promise = gone.pop(identity, None)
+        if promise is None:
+            raise Broken(f"the ledger does not say what {name} promises")
         wrong = promises.differences(experiment, promise)
         if wrong:
-            raise Broken(
-                f"experiment {experiment.key!r} is not what the ledger says: {', '.join(wrong)}",
-                "totals",
-            )
-        if stones.get(bytes.fromhex(experiment.id), 0) != promise.tombstones:
-            raise Broken(
-                f"tombstones of experiment {experiment.key!r} were removed or added", "totals"
-            )
-    gone = set(told.entries) - {bytes.fromhex(experiment.id) for experiment in known}
+            raise Broken(f"{name} is not what the ledger says: {', '.join(wrong)}")
+        if stones[identity] != promise.tombstones:
+            raise Broken(f"tombstones of {name} were removed or added")
     if gone:
-        raise Broken(f"experiment {min(gone).hex()} was removed", "totals")
+        raise Broken(f"experiment {min(gone).hex()} was removed")
 
 
-def _totals(connection: Connection, told: Told, counted: Counted) -> None:
+def _tombstones(connection: Connection, verifier: Verifier) -> Counter[bytes]:
+    """Return experiment -> its tombstones, which are those that its erasures left."""
+    counts = Counter[bytes]()
+    left = dict(verifier.committed.stones)
+    keys = (tombstones.c.experiment_id, tombstones.c.entry)
+    ordered = select(*keys, tombstones.c.visitor).order_by(*keys)
+    with connection.execute(ordered.execution_options(yield_per=_PAGE)) as rows:
+        for place, mine in groupby(rows, key=lambda row: (row.experiment_id, row.entry)):
+            stones = [row.visitor for row in mine]
+            counts[place[0]] += len(stones)
+            if tombstones_digest(stones) != left.pop(place, None):
+                raise _of_experiment(verifier, place[0], "tombstones of {} were changed")
+    for identity, _ in left:
+        raise _of_experiment(verifier, identity, "tombstones of {} were removed")
+    return counts
+
+
+def _latest_hour(connection: Connection) -> int:
+    """Return the latest hour in which any service can have answered."""
+    return (moment(connection) + SKEW) // HOUR
+
+
+def _totals(connection: Connection, verifier: Verifier) -> None:
     """Check the counters against the rows. Each missing row must be an erased one."""
     missing, missing_rewards = Counter[bytes](), Counter[bytes]()
+    uncounted = {place: drawn for place, drawn in verifier.drawn.items() if drawn.cells}
     keys = (counters.c.experiment_id, counters.c.table_number)
     ordered = select(counters).order_by(*keys).execution_options(yield_per=_PAGE)
     with connection.execute(ordered) as rows:
-        for source, mine in groupby(rows, key=lambda row: (row.experiment_id, row.table_number)):
-            shows, rewarded = _missing(connection, source, mine, counted)
-            missing[source[0]] += shows
-            missing_rewards[source[0]] += rewarded
-    for cells in (counted.shows, counted.rewards):  # the remaining ones have no counter
-        for (identity, _), sums in cells.items():
-            if sums:
-                raise _mismatch(connection, identity)
-    for identity in told.entries:
-        lost, lost_rewards = counted.erased[identity], counted.erased_rewards[identity]
-        if (lost, lost_rewards) != (told.erased[identity], told.erased_rewards[identity]):
-            raise Broken(f"erasures of {_named(connection, identity)} were not recorded", "totals")
-        if (missing[identity], missing_rewards[identity]) != (lost, lost_rewards):
-            raise _mismatch(connection, identity)
+        for place, mine in groupby(rows, key=lambda row: (row.experiment_id, row.table_number)):
+            erased = _missing(mine, uncounted.pop(place, None))
+            if erased is None:
+                raise _mismatch(verifier, place[0])
+            missing[place[0]] += erased[0]
+            missing_rewards[place[0]] += erased[1]
+    for identity, _ in uncounted:
+        raise _mismatch(verifier, identity)
+    committed = verifier.committed
+    for identity in committed.promises:
+        erased = committed.erased[identity], committed.erased_rewards[identity]
+        if (missing[identity], missing_rewards[identity]) != erased:
+            raise _mismatch(verifier, identity)
 
 
-def _missing(
-    connection: Connection, source: Source, rows: Iterable[StoredRow], counted: Counted
-) -> tuple[int, int]:
-    """Return how many more shows and rewards a table's counters have than rows: the erased ones."""
+def _missing(rows: Iterable[StoredRow], drawn: Drawn | None) -> tuple[int, int] | None:
+    """Return how many more shows and rewards a table's counters have than rows; None if impossible."""
     stored: dict[tuple[Cell, int], list[int]] = {}
     for row in rows:
         sums = stored.setdefault(((row.role, row.segment, row.arm), row.metric), [0, 0, 0, 0])
         for place, amount in enumerate((row.shows, row.rewarded, row.value, row.square)):
             sums[place] += amount
-    shown, given = counted.shows.pop(source, {}), counted.rewards.pop(source, {})
+    shown, given = ({}, {}) if drawn is None else (drawn.cells, drawn.rewards)
     erased, erased_rewards = 0, 0
     for cell, metric in stored.keys() | given.keys() | {(cell, 0) for cell in shown}:
         have = stored.get((cell, metric), [0] * 4)
@@ -310,17 +235,17 @@ def _missing(
         gone = stored.get((cell, 0), [0])[0] - shown.get(cell, 0)
         fits = 0 <= rewarded <= gone and (gone > 0 or value == square == 0)
         if shows < 0 or value < 0 or square < 0 or not fits:
-            raise _mismatch(connection, source[0])
+            return None
         erased += shows
         erased_rewards += rewarded
     return erased, erased_rewards
 
 
-def _mismatch(connection: Connection, identity: bytes) -> Broken:
-    return Broken(f"the counters of {_named(connection, identity)} do not match", "totals")
+def _mismatch(verifier: Verifier, identity: bytes) -> Broken:
+    return _of_experiment(verifier, identity, "the counters of {} do not match")
 
 
-def _named(connection: Connection, identity: bytes) -> str:
-    query = select(experiment_rows.c.key).where(experiment_rows.c.id == identity)
-    key = connection.execute(query).scalar()
-    return f"experiment {identity.hex() if key is None else repr(key)}"
+def _of_experiment(verifier: Verifier, identity: bytes, problem: str) -> Broken:
+    promise = verifier.committed.promises.get(identity)
+    name = identity.hex() if promise is None else repr(promise.key)
+    return Broken(problem.format(f"experiment {name}"))

@@ -89,10 +89,9 @@ def search(connection: Connection, wanted: Search) -> Found:
 
 
 def keys(connection: Connection, most: int) -> list[str]:
-    """The keys of so many experiments, newest first; scratch copies apart."""
+    """The keys of so many experiments, newest first."""
     query = (
         select(experiments.c.key)
-        .where(experiments.c.status != "scratch")
         .order_by(experiments.c.created_at.desc(), experiments.c.key)
         .limit(most)
     )
@@ -100,12 +99,8 @@ def keys(connection: Connection, most: int) -> list[str]:
 
 
 def totals(connection: Connection) -> dict[str, int]:
-    """Return the number of experiments per status, without scratch copies."""
-    query = (
-        select(experiments.c.status, func.count())
-        .where(experiments.c.status != "scratch")
-        .group_by(experiments.c.status)
-    )
+    """Return the number of experiments per status."""
+    query = select(experiments.c.status, func.count()).group_by(experiments.c.status)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
@@ -156,7 +151,7 @@ def _pairs(wanted: Labels) -> Iterable[tuple[str, str]]:
 
 
 def _conditions(wanted: Search) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = [experiments.c.status != "scratch"]
+    conditions: list[ColumnElement[bool]] = []
     if wanted.statuses:
         conditions.append(experiments.c.status.in_(wanted.statuses))
     for kind, value in (("owner", wanted.owner), ("tag", wanted.tag)):

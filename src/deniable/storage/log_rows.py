@@ -1,23 +1,23 @@
 """The ledger as one log: rows from which every chain can be verified without the store.
 
-In order: a description of the file, the chain of commitments, the published tables, then the
-decisions and rewards of each writer's chain, the recorded end of every chain, and the number of
-rows. Visitors are keyed HMACs. A decision is either open (visitor, salt, segment and arm, from
-which its salted hash follows) or closed (only the hash, as `commitment`). Erased decisions are
-closed, and so are those of experiments that the log is not about. Their links can still be recomputed.
+In order: a description of the file, the chain of commitments, the recorded end of every chain, the
+published tables, then the decisions and rewards of each writer's chain, and the number of rows. Visitors
+are keyed HMACs. A decision is either open (visitor, salt, segment and arm, from which its salted hash
+follows) or closed (only the hash, as `commitment`). Erased decisions are closed, and so are those of
+experiments that the log is not about. Their links can still be recomputed.
 """
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections.abc import Collection, Generator, Iterator
-from contextlib import closing
-from typing import NamedTuple
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Table, select
 
-from deniable.storage import chain, scratch, times
+from deniable.storage import chain, times
 from deniable.storage.schema import (
     COMMITMENT_CHAIN,
     Query,
@@ -31,10 +31,11 @@ from deniable.storage.schema import (
 
 FORMAT, FORMAT_VERSION = "deniable log", 1
 
-ABOUT, COMMITMENT, TABLE, DECISION, REWARD, OLD, CHAIN_END, LOG_END = "FCTDROEZ"
-"""Kinds of rows. OLD is a decision from before tables were published; it is always closed."""
+ABOUT, COMMITMENT, CHAIN_END, TABLE, DECISION, REWARD, LOG_END = "FCETDRZ"
+"""Kinds of rows."""
 
 _PAGE = 5_000
+_SORT_KIB = 8_192
 
 
 class LogRow(NamedTuple):
@@ -81,39 +82,44 @@ class LogRow(NamedTuple):
     detail: str | None = None
 
 
+_Rows: TypeAlias = "Generator[LogRow, None, None]"
+
+
 def log_rows(
-    connection: Connection, wanted: Collection[bytes] | None = None
+    connection: Connection, wanted: Collection[bytes] | None = None, *, with_cells: bool = False
 ) -> Generator[LogRow, None, None]:
     """Stream all rows.
 
     Args:
         connection: one consistent state of the store.
         wanted: ids of the experiments that the log is about; None for all.
+        with_cells: fill table, role, segment and shown of open rewards from their decisions.
     """
     count = 0
     for part in (
         _about(wanted),
         _commitments(connection),
-        _tables(connection, wanted),
-        _chained(connection, wanted),
         _ends(connection),
+        _tables(connection, wanted),
+        _chained(connection, wanted, with_cells),
     ):
-        for row in part:
-            count += 1
-            yield row
+        with closing(part):  # cursors must not outlive the transaction
+            for row in part:
+                count += 1
+                yield row
     yield LogRow(LOG_END, seq=count)
 
 
-def _about(wanted: Collection[bytes] | None) -> Iterator[LogRow]:
+def _about(wanted: Collection[bytes] | None) -> _Rows:
     about = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
-        "experiments": None if wanted is None else sorted(one.hex() for one in wanted),
+        "experiments": None if wanted is None else sorted(identity.hex() for identity in wanted),
     }
     yield LogRow(ABOUT, time=times.now(), detail=json.dumps(about))
 
 
-def _commitments(connection: Connection) -> Iterator[LogRow]:
+def _commitments(connection: Connection) -> _Rows:
     query = select(commitments).order_by(commitments.c.seq)
     with connection.execute(query.execution_options(yield_per=_PAGE)) as rows:
         for row in rows:
@@ -129,7 +135,7 @@ def _commitments(connection: Connection) -> Iterator[LogRow]:
             )
 
 
-def _tables(connection: Connection, wanted: Collection[bytes] | None) -> Iterator[LogRow]:
+def _tables(connection: Connection, wanted: Collection[bytes] | None) -> _Rows:
     query = select(tables).order_by(tables.c.experiment_id, tables.c.number)
     if wanted is not None:
         query = query.where(tables.c.experiment_id.in_(list(wanted)))
@@ -137,6 +143,7 @@ def _tables(connection: Connection, wanted: Collection[bytes] | None) -> Iterato
         for row in rows:
             detail = {
                 "decisions": row.decisions,
+                "strategy": row.strategy,
                 "counts": row.counts.decode(),
                 "rows": row.rows.hex(),
             }
@@ -150,17 +157,70 @@ def _tables(connection: Connection, wanted: Collection[bytes] | None) -> Iterato
             )
 
 
-def _chained(connection: Connection, wanted: Collection[bytes] | None) -> Iterator[LogRow]:
+def _ends(connection: Connection) -> _Rows:
+    for row in connection.execute(select(writers).order_by(writers.c.id)):
+        yield LogRow(CHAIN_END, writer=row.id, seq=row.seq, hash=row.head)
+
+
+def _chained(connection: Connection, wanted: Collection[bytes] | None, with_cells: bool) -> _Rows:
     """Yield decisions and rewards in the order of their chains."""
     open_to = None if wanted is None else frozenset(wanted)
     streams = (
-        _stream(connection, decisions, select(decisions).where(scratch.in_force())),
-        _stream(connection, rewards, _rewards()),
+        _stream(connection, decisions, _DECISIONS),
+        _stream(connection, rewards, _REWARDS),
     )
-    with closing(streams[0]), closing(streams[1]):
-        for row in heapq.merge(*streams, key=lambda row: (row.writer_id, row.seq)):
-            is_open = open_to is None or row.experiment_id in open_to
-            yield _decision(row, is_open) if hasattr(row, "visitor") else _reward(row, is_open)
+    with _small_cache(connection), closing(streams[0]), closing(streams[1]):
+        waiting = iter(streams[1])
+        reward = next(waiting, None)
+        for row in streams[0]:
+            (experiment, identity, visitor, salt, segment, shown, version) = row[:7]
+            (at, writer, seq, link, table, role, commitment) = row[7:]
+            while reward is not None and (reward.writer_id, reward.seq) < (writer, seq):
+                yield _reward(reward, open_to, with_cells)
+                reward = next(waiting, None)
+            if salt is not None:
+                commitment = None
+                if open_to is not None and experiment not in open_to:
+                    commitment = chain.salted_hash(visitor, salt, segment, shown)
+                    visitor = salt = segment = shown = None
+            kept = (DECISION, writer, seq, experiment, identity, version, table, role, at)
+            yield _row((*kept, visitor, salt, segment, shown, None, None, commitment, link, None))
+        while reward is not None:
+            yield _reward(reward, open_to, with_cells)
+            reward = next(waiting, None)
+
+
+_row = partial(tuple.__new__, LogRow)
+"""A LogRow from a tuple, without the cost of its constructor."""
+
+_DECISIONS = select(
+    decisions.c.experiment_id,
+    decisions.c.id,
+    decisions.c.visitor,
+    decisions.c.salt,
+    decisions.c.segment,
+    decisions.c.shown,
+    decisions.c.version,
+    decisions.c.decided_at,
+    decisions.c.writer_id,
+    decisions.c.seq,
+    decisions.c.hash,
+    decisions.c.table_number,
+    decisions.c.role,
+    decisions.c.commitment,
+)
+_REWARDS = select(
+    rewards,
+    decisions.c.salt,
+    decisions.c.segment,
+    decisions.c.shown,
+    decisions.c.table_number,
+    decisions.c.role,
+).outerjoin(
+    decisions,
+    (decisions.c.experiment_id == rewards.c.experiment_id)
+    & (decisions.c.id == rewards.c.decision_id),
+)
 
 
 def _stream(connection: Connection, table: Table, query: Query) -> Generator[StoredRow, None, None]:
@@ -169,39 +229,7 @@ def _stream(connection: Connection, table: Table, query: Query) -> Generator[Sto
         yield from rows
 
 
-def _rewards() -> Query:
-    mine = (decisions.c.experiment_id == rewards.c.experiment_id) & (
-        decisions.c.id == rewards.c.decision_id
-    )
-    return select(rewards, decisions.c.salt).outerjoin(decisions, mine)
-
-
-def _decision(row: StoredRow, is_open: bool) -> LogRow:
-    old = row.table_number is None
-    kept = LogRow(
-        OLD if old else DECISION,
-        writer=row.writer_id,
-        seq=row.seq,
-        experiment=row.experiment_id,
-        id=row.id,
-        version=row.version,
-        table=row.table_number,
-        role=row.role,
-        time=row.decided_at,
-        hash=row.hash,
-    )
-    if row.salt is None:
-        return kept._replace(commitment=row.commitment)
-    committed = (row.visitor, row.salt, row.segment)
-    if old:
-        values = (*committed, row.greedy, row.shown, row.clock, row.risk_nano)
-        return kept._replace(commitment=chain.old_salted_hash(*values))
-    if not is_open:
-        return kept._replace(commitment=chain.salted_hash(*committed, row.shown))
-    return kept._replace(visitor=row.visitor, salt=row.salt, segment=row.segment, shown=row.shown)
-
-
-def _reward(row: StoredRow, is_open: bool) -> LogRow:
+def _reward(row: StoredRow, open_to: Collection[bytes] | None, with_cells: bool) -> LogRow:
     kept = LogRow(
         REWARD,
         writer=row.writer_id,
@@ -212,13 +240,33 @@ def _reward(row: StoredRow, is_open: bool) -> LogRow:
         metric=row.metric,
         hash=row.hash,
     )
+    # What only one of them has lost was not erased; the row lacks a value then.
     if row.value is None or row.salt is None:
-        return kept._replace(commitment=row.commitment)
-    if not is_open:
+        erased = row.value is None and row.salt is None
+        return kept._replace(commitment=row.commitment if erased else None)
+    if open_to is not None and row.experiment_id not in open_to:
         return kept._replace(commitment=chain.reward_salted_hash(row.salt, row.metric, row.value))
-    return kept._replace(salt=row.salt, value=row.value)
+    if not with_cells:
+        return kept._replace(salt=row.salt, value=row.value)
+    return kept._replace(
+        salt=row.salt,
+        value=row.value,
+        table=row.table_number,
+        role=row.role,
+        segment=row.segment,
+        shown=row.shown,
+    )
 
 
-def _ends(connection: Connection) -> Iterator[LogRow]:
-    for row in connection.execute(select(writers).order_by(writers.c.id)):
-        yield LogRow(CHAIN_END, writer=row.id, seq=row.seq, hash=row.head)
+@contextmanager
+def _small_cache(connection: Connection) -> Iterator[None]:
+    """Limit SQLite's cache: it sorts in as much memory, although every row is read only once."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    usual = connection.exec_driver_sql("PRAGMA cache_size").scalar_one()
+    connection.exec_driver_sql(f"PRAGMA cache_size = {-_SORT_KIB}")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql(f"PRAGMA cache_size = {usual}")

@@ -12,14 +12,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from sqlalchemy import Connection, create_engine, event
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from deniable._types import JsonObject
-from deniable.errors import StoreUnavailableError
+from deniable.errors import InvalidArgumentError, StoreUnavailableError, WrongStateError
 from deniable.storage import schema
 from deniable.storage.postgres_arrays import (
     accept_arrays,
@@ -127,13 +127,20 @@ class PostgresStore:
     durable = True
 
     def __init__(self, url: str) -> None:
-        parsed = make_url(url)
-        self.url = parsed.render_as_string(hide_password=True)
-        full = parsed.set(drivername="postgresql")
-        self._conninfo = full.render_as_string(hide_password=False)
+        # Read by libpq, which unlike SQLAlchemy knows several hosts with ports.
+        try:
+            parts = conninfo_to_dict(url)
+        except psycopg.ProgrammingError:
+            raise InvalidArgumentError(
+                "url", url.rpartition("@")[2], "postgresql://USER@HOST/DATABASE"
+            ) from None
+        self._conninfo = url
+        user, database = parts.get("user", ""), parts.get("dbname", "")
+        hosts = f"{parts.get('host', '')}:{parts.get('port', '')}".rstrip(":")
+        self.url = f"postgresql://{user}@{hosts}/{database}"
         # Transactions are begun explicitly, except those of migrations.
         self._connections = create_engine(
-            parsed.set(drivername="postgresql+psycopg"),
+            "postgresql+psycopg://",
             creator=self._connected,
             isolation_level="AUTOCOMMIT",
         )
@@ -141,6 +148,29 @@ class PostgresStore:
         self.engine = self._connections.execution_options(isolation_level="READ COMMITTED")
         self._hot: psycopg.Connection[TupleRow] | None = None
         self._transaction: PostgresTransaction | None = None
+
+    def check_sessions(self) -> None:
+        """Refuse a pooler that gives each transaction another server connection.
+
+        Settings and prepared statements would belong to whichever connection comes next, so commits
+        could return before they are on the disk, and statements could fail at random.
+        """
+        try:
+            with self._connected() as first:
+                first.autocommit = True
+                if first.info.backend_pid == _backend(first):  # no pooler in between
+                    return
+                with self._connected() as second:  # begins a transaction, and keeps it
+                    seen = [_backend(first), _backend(first)]
+                    other = _backend(second)
+                    seen.append(_backend(first))
+        except psycopg.Error as error:
+            raise StoreUnavailableError(f"cannot open {self.url}: {error}") from error
+        if len({*seen}) > 1 or other in seen:
+            raise WrongStateError(
+                "the database is behind a pooler in transaction mode, such as PgBouncer: "
+                "set pool_mode = session for this database, or connect to it directly"
+            )
 
     @contextmanager
     def hot(self) -> Iterator[PostgresTransaction]:
@@ -165,9 +195,6 @@ class PostgresStore:
             if lost or _run_again(error):
                 raise TryAgain(f"PostgreSQL: {type(error).__name__}") from error
             raise StoreUnavailableError(f"PostgreSQL: {type(error).__name__}") from error
-
-    def brief(self) -> None:
-        """See Store."""
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -199,6 +226,12 @@ class PostgresStore:
                     raise _unavailable(error) from error
                 time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
+
+    def shrink(self) -> None:
+        """See Store. Autovacuum makes the space usable again; VACUUM FULL would lock everything."""
+
+    def free_bytes(self) -> None:
+        """See Store. The database's own monitoring knows it."""
 
     def close(self) -> None:
         """See Store."""
@@ -257,6 +290,13 @@ def _patient(connection: Connection, seconds: float) -> Iterator[None]:
         driver.limit_seconds = STATEMENT_SECONDS
 
 
+def _backend(connection: psycopg.Connection[TupleRow]) -> object:
+    """Return the server process that runs the connection's statements now."""
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return row[0]
+
+
 def _prepare(connection: psycopg.Connection[TupleRow], _record: object) -> None:
     connection.execute(_PLANS)
     connection.commit()  # settings made in a transaction that is rolled back would be lost
@@ -289,11 +329,8 @@ def _one_by_one(table: str, key: str, columns: str, condition: str) -> bytes:
 
 
 _MINE = "experiment_id = %b"
-_STORED = _one_by_one(
-    "decisions", "visitor", "visitor, id, shown, table_number IS NULL AS older", _MINE
-)
+_STORED = _one_by_one("decisions", "visitor", "visitor, id, shown", _MINE)
 _ERASED = _one_by_one("tombstones", "visitor", "visitor", _MINE)
-_MEMBERS = _one_by_one("memberships", "visitor", "visitor, experiment_id", "group_name = %b::text")
 _ADD_DECISIONS = (
     f"INSERT INTO decisions ({', '.join((*SHARED_COLUMNS, *OWN_COLUMNS))}) "
     f"SELECT {typed(schema.decisions, SHARED_COLUMNS)}, own.* "
@@ -302,8 +339,7 @@ _ADD_DECISIONS = (
 _SHOWN = _one_by_one(
     "decisions",
     "id",
-    "id, salt, segment, shown, decided_at, coalesce(table_number, 0) AS number, "
-    "coalesce(role, 0) AS part",
+    "id, salt, segment, shown, decided_at, table_number, role",
     f"shown IS NOT NULL AND {_MINE}",
 )
 _REWARDED = _one_by_one("rewards", "decision_id", "decision_id, metric", _MINE)
@@ -366,10 +402,6 @@ class PostgresTransaction:
     def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
         """See HotTransaction."""
         return {row[0] for row in self._rows(_ERASED, [bytes_array(tombstones), experiment])}
-
-    def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
-        """See HotTransaction."""
-        return dict(self._rows(_MEMBERS, [bytes_array(visitors), group]))
 
     def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""

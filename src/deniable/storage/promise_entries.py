@@ -1,25 +1,18 @@
 """The details of each kind of entry about an experiment, as written to the chain and read from it.
 
-Tables are chained by digests, which `table_problem` compares with what is stored. Scores of an external
-model are chained on arrival and copied into the table that uses them. The entry `scores` contains all of
-them, with rows in the order of the experiment's segments and arms. A table uses the newest entry before
-its own, which is what an auditor checks.
+Tables are chained by digests, which `table_problem` compares with what is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
-from sqlalchemy import Connection
-
 from deniable._types import JsonObject
-from deniable.privacy.tables import Band, Table
-from deniable.storage.commitments import Entry, linked
+from deniable.privacy.tables import Band, Row, Table
+from deniable.storage.commitments import Entry
 from deniable.storage.records import Arm, Experiment
-from deniable.storage.schema import StoredRow, commitments
-from deniable.strategies.rules import Wanted
+from deniable.storage.schema import StoredRow
 
 
 def create_detail(experiment: Experiment) -> JsonObject:
@@ -27,16 +20,15 @@ def create_detail(experiment: Experiment) -> JsonObject:
     return {
         "key": experiment.key,
         "arms": [[arm.key, arm.budget_nano] for arm in experiment.arms],
+        "weights": [arm.weight for arm in experiment.arms],
         "segments": list(experiment.segments),
         "strategy": experiment.strategy,
         "budget_nano": experiment.budget_nano,
-        "trace_nano": experiment.trace_nano,
         "layer": experiment.layer,
         "holdout": experiment.holdout,
         "default_arm": experiment.default_arm,
         "attribution_seconds": experiment.attribution_seconds,
         "metrics": [metric.plain for metric in experiment.metrics],
-        "across_time": experiment.across_time,
         "planned_visitors": experiment.planned_visitors,
     }
 
@@ -45,9 +37,7 @@ def replan_detail(experiment: Experiment) -> JsonObject:
     """Entry `replan`: what changed in a draft."""
     return {
         "budget_nano": experiment.budget_nano,
-        "trace_nano": experiment.trace_nano,
         "strategy": experiment.strategy,
-        "across_time": experiment.across_time,
     }
 
 
@@ -57,27 +47,34 @@ def commit_detail(experiment: Experiment, slots: bytes | None) -> JsonObject:
         "layer": experiment.layer,
         "slots": None if slots is None else slots.hex(),
         "budget_nano": experiment.budget_nano,
-        "trace_nano": experiment.trace_nano,
     }
 
 
-def band_detail(band: Band | None) -> JsonObject:
-    """The band, for `start`, `switch_off` and `add_arm`; None for a strategy without one."""
+def rows_detail(band: Band | None, neutral: Row) -> JsonObject:
+    """Rows that are fixed by `start`, `switch_off` and `add_arm`: the neutral row, and the band.
+
+    The band is None for a strategy without one.
+    """
     if band is None:
-        return {"band": None}
-    rows = {"floors": band.floors, "ceilings": band.ceilings, "zero": band.zero}
-    return {"band": {name: list(row) for name, row in rows.items()}}
+        return {"band": None, "neutral": list(neutral)}
+    rows = {"floors": band.floors, "ceilings": band.ceilings, "neutral": band.neutral}
+    return {"band": {name: list(row) for name, row in rows.items()}, "neutral": list(neutral)}
 
 
-def switch_off_detail(arm: str, version: int, band: Band | None, grade: str) -> JsonObject:
-    """Entry `switch_off`: the arm, the new version with its band, and the promise's grade."""
-    return {"arm": arm, "version": version, "grade": grade, **band_detail(band)}
+def switch_off_detail(arm: str, version: int, band: Band | None, neutral: Row) -> JsonObject:
+    """Entry `switch_off`: the arm, and the new version with its fixed rows."""
+    return {"arm": arm, "version": version, **rows_detail(band, neutral)}
 
 
-def add_arm_detail(arm: Arm, version: int, band: Band | None, grade: str) -> JsonObject:
+def add_arm_detail(arm: Arm, version: int, band: Band | None, neutral: Row) -> JsonObject:
     """Entry `add_arm`: the arm with its own budget, and the rest as in `switch_off`."""
     own = {"budget_nano": arm.budget_nano}
-    return {**switch_off_detail(arm.key, version, band, grade), **own}
+    return {**switch_off_detail(arm.key, version, band, neutral), **own}
+
+
+def restart_detail(after: int) -> JsonObject:
+    """Entry `restart`: the table in force, with whose decisions the earlier counts end."""
+    return {"after": after}
 
 
 def add_segment_detail(segment: str, after: int) -> JsonObject:
@@ -104,12 +101,8 @@ def table_detail(
     decisions: int,
     strategy: str,
     published_at: int,
-    late_band: Band | None = None,
 ) -> JsonObject:
-    """Entry `table`: digests of a table and its counts, and its worst ratios.
-
-    `late_band` was not fixed at the start; it is named by every table from the first one inside it.
-    """
+    """Entry `table`: digests of a table and its counts, and its worst ratios."""
     ratios = [f"{ratio.numerator}/{ratio.denominator}" for ratio in table.worst_ratios()]
     return {
         "number": number,
@@ -120,7 +113,6 @@ def table_detail(
         "decisions": decisions,
         "published_at": published_at,
         "ratios": ratios,
-        **({} if late_band is None else band_detail(late_band)),
     }
 
 
@@ -140,8 +132,7 @@ class PromisedTable:
         ratios: the exact worst ratio of each arm, "numerator/denominator".
         strategy: the strategy that made it.
         recorded_at: when it was chained, as a stored time.
-        published_at: when it was made, as a stored time; None in entries from before it was chained.
-        late_band: whether it names a band that was not fixed at the start.
+        published_at: when it was made, as a stored time.
     """
 
     number: int
@@ -152,11 +143,24 @@ class PromisedTable:
     ratios: tuple[str, ...]
     strategy: str
     recorded_at: int
-    published_at: int | None = None
-    late_band: bool = False
+    published_at: int
 
 
-def table_problem(row: StoredRow | None, chained: PromisedTable | None) -> str | None:
+@dataclass(frozen=True)
+class TableContent:
+    """A published table as a log contains it; names as in `schema.tables`."""
+
+    version: int
+    decisions: int
+    rows: bytes
+    counts: bytes
+    strategy: str
+    published_at: int
+
+
+def table_problem(
+    row: StoredRow | TableContent | None, chained: PromisedTable | None
+) -> str | None:
     """Return what is wrong with a stored table, compared with its entry; None if nothing is."""
     if chained is None:
         return "is not in the ledger"
@@ -174,7 +178,7 @@ def table_problem(row: StoredRow | None, chained: PromisedTable | None) -> str |
         return "was changed"
     if row.strategy != chained.strategy:
         return "has another strategy"
-    if chained.published_at not in (None, row.published_at):
+    if row.published_at != chained.published_at:
         return "has another time"
     return None
 
@@ -190,43 +194,6 @@ def promised_table(entry: Entry) -> PromisedTable:
         decisions=detail["decisions"],
         ratios=tuple(detail["ratios"]),
         strategy=detail["strategy"],
-        published_at=detail.get("published_at"),
+        published_at=detail["published_at"],
         recorded_at=entry.recorded_at,
-        late_band=detail.get("band") is not None,
     )
-
-
-# -- scores of an external model -------------------------------------------------------------------
-
-
-def scores_detail(wanted: Wanted) -> JsonObject:
-    """Return the form stored in the chain and in the counts of a table."""
-    return {"what": wanted.kind, "rows": [list(row) for row in wanted.rows]}
-
-
-def newest_scores(connection: Connection, experiment: Experiment) -> Wanted | None:
-    """Return the model's newest scores, or None."""
-    mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
-    found = linked(connection, mine, commitments.c.kind == "scores", newest=1)
-    return _wanted(found[0].detail) if found else None
-
-
-def scores_of(connection: Connection, experiment: Experiment) -> dict[int, Wanted]:
-    """Return table number -> the newest scores at that time, according to the chain."""
-    mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
-    return scores_by_table(linked(connection, mine, commitments.c.kind.in_(("scores", "table"))))
-
-
-def scores_by_table(entries: Iterable[Entry]) -> dict[int, Wanted]:
-    """Return the same from the entries of one experiment."""
-    found, last = {}, None
-    for entry in sorted(entries, key=lambda entry: entry.seq):
-        if entry.kind == "scores":
-            last = _wanted(entry.detail)
-        elif entry.kind == "table" and last is not None:
-            found[entry.detail["number"]] = last
-    return found
-
-
-def _wanted(detail: JsonObject) -> Wanted:
-    return Wanted(detail["what"], tuple(map(tuple, detail["rows"])))

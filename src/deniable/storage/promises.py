@@ -3,9 +3,9 @@
 The columns of `experiments`, `arms` and `segments` can be changed by anyone with write access to
 the store. The chain cannot, unnoticed. A promise is therefore built from the experiment's entries:
 `create` defines it, `replan` and `redraft` change a draft, `discard` removes one, `start` fixes
-slots and band, `switch_off` and `add_arm` make a new version, `add_segment` lists one more from the
-next table on, `stop` ends it, and `table` names each published table by its digests. Experiments
-from before migration 0004 have an entry `migrate` that contains everything at once.
+slots, band and neutral row, `switch_off` and `add_arm` make a new version with its own,
+`add_segment` lists one more from the next table on, `restart` lets counts begin again from zero, `stop`
+ends it, and `table` names each published table by its digests.
 
 `promise_entries.py` defines the content of these entries.
 """
@@ -19,7 +19,15 @@ from sqlalchemy import Connection, bindparam, func, or_, select
 
 from deniable._types import JsonObject
 from deniable.errors import BrokenPromiseError
-from deniable.privacy.tables import Band, Table, stored_table
+from deniable.privacy.tables import (
+    Band,
+    Row,
+    Table,
+    neutral_row,
+    stored_table,
+    with_arm,
+    without_arm,
+)
 from deniable.storage.commitments import Entry, checked, linked, linked_query
 from deniable.storage.promise_entries import PromisedTable, promised_table, table_problem
 from deniable.storage.records import Experiment, Metric
@@ -30,25 +38,25 @@ DRAFTING = {"create", "redraft", "replan"}
 """Actions on an experiment that has not started."""
 
 
-NOT_SAID = -1
-"""Planned visitors that the chain does not name."""
-
-
 @dataclass(frozen=True)
 class Promise:
     """What the chain says about one experiment; names as in `records.Experiment`.
 
     Attributes:
         arms: (key, budget_nano, active) in declared order.
-        band: floors, ceilings and zero row of all tables; None if the strategy has none (yet) or
-            the experiment has not started.
+        weights: of the arms, in the neutral row at the start.
+        band: limits on the entries of all tables, and their neutral row; None if the strategy has
+            none or the experiment has not started.
+        neutral: the neutral row of each version, oldest first; empty before the start. It depends on
+            no data: pauses, holdouts, other slots, failures and erased visitors are served from it.
         last_table: the newest published table; None before the first.
         tombstones: number of tombstones of erased visitors that must exist.
-        one_band: whether the tables of all versions keep the budgets together.
         arms_since: the version from which each arm is on.
+        restarts: numbers of the tables in force when its counts began again from zero, because some
+            visitors may be drawn a second time; without a fixed band, a table must not contain the
+            record of somebody who is drawn from it again.
         segments_since: the number of the first table that has a row for each segment. Before it,
-            visitors of an added segment get the zero row.
-        planned_visitors: NOT_SAID in entries from before it was chained.
+            visitors of an added segment are served as those of unlisted ones.
     """
 
     key: str
@@ -56,25 +64,29 @@ class Promise:
     segments: tuple[str, ...]
     strategy: str
     budget_nano: int
-    trace_nano: int | None
     layer: str | None
     holdout: int
     default_arm: str
     attribution_seconds: int | None
     metrics: tuple[Metric, ...]
+    planned_visitors: int | None
+    weights: tuple[int, ...]
     slots: bytes | None = None
     band: Band | None = None
+    neutral: tuple[Row, ...] = ()
     version: int = 1
     status: str = "draft"
     winner: str | None = None
-    exhausted: bool = False
     last_table: PromisedTable | None = None
     tombstones: int = 0
-    one_band: bool = True
-    across_time: bool = False
     arms_since: tuple[int, ...] = ()
     segments_since: tuple[int, ...] = ()
-    planned_visitors: int | None = NOT_SAID
+    restarts: tuple[int, ...] = ()
+
+    def neutral_of(self, version: int) -> Row:
+        """Return the neutral row of a version; arms that were added later have no chance in it."""
+        row = self.neutral[version - 1]
+        return row + (0,) * (len(self.arms) - len(row))
 
 
 def discarded(kinds: Iterable[str]) -> bool:
@@ -102,7 +114,7 @@ def promise_from(key: str, entries: Sequence[Entry]) -> Promise:
     promise: Promise | None = None
     for entry in sorted(entries):
         if entry.kind in _WHOLE:
-            promise = _whole(entry.detail) or promise
+            promise = _whole(entry.detail)
         elif promise is not None:
             promise = _EFFECTS[entry.kind](promise, entry)
     if promise is None:
@@ -115,12 +127,10 @@ def differences(experiment: Experiment, promise: Promise) -> list[str]:
     arms = tuple((arm.key, arm.budget_nano, arm.active) for arm in experiment.arms)
     number = promise.last_table.number if promise.last_table else 0
     wrong = [name for name in _SAME if getattr(experiment, name) != getattr(promise, name)]
-    if arms != promise.arms:
+    if (arms, tuple(arm.weight for arm in experiment.arms)) != (promise.arms, promise.weights):
         wrong.append("arms")
     if experiment.table_number != number:
         wrong.append("table_number")
-    if promise.planned_visitors not in (NOT_SAID, experiment.planned_visitors):
-        wrong.append("planned_visitors")
     if experiment.has_tombstones != bool(promise.tombstones):
         wrong.append("has_tombstones")
     return sorted(wrong)
@@ -141,7 +151,7 @@ def check_table(promise: Promise, table: Table) -> None:
     """Raise BrokenPromiseError unless a table keeps the promise's band and each arm's budget."""
     budgets = [promise.budget_nano if own is None else own for _, own, _ in promise.arms]
     table.check(budgets)
-    if promise.band is not None and not promise.band.holds((*table.rows, table.zero)):
+    if promise.band is not None and not promise.band.holds((*table.rows, table.unlisted)):
         raise BrokenPromiseError(f"a table of experiment {promise.key!r} is outside of its band")
 
 
@@ -172,18 +182,14 @@ def chained_table(
 def tombstones_of(connection: Connection, experiment: Experiment) -> int:
     """Return how many tombstones an experiment must have, according to its erasure entries."""
     newest = checked(connection, _NEWEST_ERASURE, identity=bytes.fromhex(experiment.id))
-    return int(newest[0].detail.get("tombstones", 0)) if newest else 0
+    return int(newest[0].detail["tombstones"]) if newest else 0
 
 
 def switched_off(connection: Connection, experiment: Experiment) -> dict[str, int]:
     """Return arm key -> the version from which it is off, according to the chain."""
     mine = commitments.c.experiment_id == bytes.fromhex(experiment.id)
-    kinds = commitments.c.kind.in_(("migrate", "switch_off"))
-    off: dict[str, int] = {}
-    for entry in linked(connection, mine, kinds):
-        if entry.kind == "switch_off":
-            off[entry.detail["arm"]] = entry.detail["version"]
-    return off
+    entries = linked(connection, mine, commitments.c.kind == "switch_off")
+    return {entry.detail["arm"]: entry.detail["version"] for entry in entries}
 
 
 def matters(entry: Entry) -> bool:
@@ -201,9 +207,7 @@ _SAME = (
     "key",
     "segments",
     "strategy",
-    "across_time",
     "budget_nano",
-    "trace_nano",
     "layer",
     "slots",
     "holdout",
@@ -213,39 +217,29 @@ _SAME = (
     "version",
     "status",
     "winner",
-    "exhausted",
+    "planned_visitors",
 )
 """Fields that must be equal in a row and its promise."""
 
 
-def _whole(detail: JsonObject) -> Promise | None:
-    """Return the promise of a `create` or `migrate` entry; None for one from before migration 0004."""
-    if not isinstance(detail["segments"], list):
-        return None
-    off, later = detail.get("off", []), detail.get("later", [])
+def _whole(detail: JsonObject) -> Promise:
+    """Return the promise of a `create` or `redraft` entry."""
     return Promise(
         key=detail["key"],
-        arms=tuple((key, budget, key not in off) for key, budget in detail["arms"]),
+        arms=tuple((key, budget, True) for key, budget in detail["arms"]),
         segments=tuple(detail["segments"]),
         strategy=detail["strategy"],
         budget_nano=detail["budget_nano"],
-        trace_nano=detail["trace_nano"],
         layer=detail["layer"],
         holdout=detail["holdout"],
         default_arm=detail["default_arm"],
         attribution_seconds=detail["attribution_seconds"],
         metrics=tuple(Metric(*one) for one in detail["metrics"]),
-        slots=_slots(detail),
-        version=detail.get("version", 1),
-        status=detail.get("status", "draft"),
-        winner=detail.get("winner"),
-        exhausted=detail.get("exhausted", False),
-        one_band=not off,
-        across_time=detail.get("across_time", False),
-        planned_visitors=detail.get("planned_visitors", NOT_SAID),
+        planned_visitors=detail["planned_visitors"],
+        weights=tuple(detail["weights"]),
+        neutral=tuple(map(tuple, detail.get("neutral", ()))),
         arms_since=(1,) * len(detail["arms"]),
-        # Table 1 of a scratch copy may have no row yet for segments that were added last.
-        segments_since=tuple(1 + (name in later) for name in detail["segments"]),
+        segments_since=(1,) * len(detail["segments"]),
     )
 
 
@@ -258,12 +252,13 @@ def _band(detail: JsonObject) -> Band | None:
     rows = detail.get("band")
     if rows is None:
         return None
-    return Band(tuple(rows["floors"]), tuple(rows["ceilings"]), tuple(rows["zero"]))
+    return Band(tuple(rows["floors"]), tuple(rows["ceilings"]), tuple(rows["neutral"]))
 
 
 def _started(promise: Promise, entry: Entry) -> Promise:
     detail = entry.detail
-    return replace(promise, status="running", slots=_slots(detail), band=_band(detail))
+    started = replace(promise, status="running", slots=_slots(detail), band=_band(detail))
+    return _with_neutral(started, entry, neutral_row(promise.weights))
 
 
 def _resumed(promise: Promise, entry: Entry) -> Promise:
@@ -283,16 +278,16 @@ def _replanned(promise: Promise, entry: Entry) -> Promise:
     return replace(
         promise,
         budget_nano=detail["budget_nano"],
-        trace_nano=detail["trace_nano"],
         strategy=detail["strategy"],
-        across_time=detail.get("across_time", False),
     )
 
 
 def _switched_off(promise: Promise, entry: Entry) -> Promise:
     gone = entry.detail["arm"]
     arms = tuple((key, budget, on and key != gone) for key, budget, on in promise.arms)
-    return replace(_next_version(promise, entry), arms=arms)
+    new = replace(_next_version(promise, entry), arms=arms)
+    place = [key for key, _, _ in arms].index(gone)
+    return _with_neutral(new, entry, without_arm(promise.neutral[-1], place))
 
 
 def _added_arm(promise: Promise, entry: Entry) -> Promise:
@@ -302,11 +297,13 @@ def _added_arm(promise: Promise, entry: Entry) -> Promise:
         raise _impossible(entry)
     if own is not None and own > promise.budget_nano:  # more than was committed to the firm
         raise _impossible(entry)
-    return replace(
+    new = replace(
         _next_version(promise, entry),
         arms=(*promise.arms, (arm, own, True)),
+        weights=(*promise.weights, 1),
         arms_since=(*promise.arms_since, entry.detail["version"]),
     )
+    return _with_neutral(new, entry, with_arm(promise.neutral[-1]))
 
 
 def _added_segment(promise: Promise, entry: Entry) -> Promise:
@@ -321,12 +318,31 @@ def _added_segment(promise: Promise, entry: Entry) -> Promise:
     )
 
 
+def _restarted(promise: Promise, entry: Entry) -> Promise:
+    after, last = entry.detail["after"], promise.last_table
+    if (last is not None and last.number != after) or after < max(promise.restarts, default=1):
+        raise _impossible(entry)
+    return replace(promise, restarts=(*promise.restarts, after))
+
+
 def _next_version(promise: Promise, entry: Entry) -> Promise:
     detail = entry.detail
     if detail["version"] != promise.version + 1:
         raise _impossible(entry)
-    one_band = promise.one_band and detail["grade"] == "across time"
-    return replace(promise, version=detail["version"], band=_band(detail), one_band=one_band)
+    return replace(promise, version=detail["version"], band=_band(detail))
+
+
+def _with_neutral(promise: Promise, entry: Entry, weighted: Row) -> Promise:
+    """Add the neutral row that an entry names, which must be the band's or else `weighted`."""
+    named = tuple(entry.detail["neutral"])
+    if named != fixed_neutral(promise.band, weighted):
+        raise _impossible(entry)
+    return replace(promise, neutral=(*promise.neutral, named))
+
+
+def fixed_neutral(band: Band | None, weighted: Row) -> Row:
+    """Return the neutral row of a version: the band's row of risk 0, or the given one without a band."""
+    return weighted if band is None else band.neutral
 
 
 def _impossible(entry: Entry) -> BrokenPromiseError:
@@ -334,12 +350,11 @@ def _impossible(entry: Entry) -> BrokenPromiseError:
 
 
 def _published(promise: Promise, entry: Entry) -> Promise:
-    band = _band(entry.detail) or promise.band
-    return replace(promise, last_table=promised_table(entry), band=band)
+    return replace(promise, last_table=promised_table(entry))
 
 
 def _forgot(promise: Promise, entry: Entry) -> Promise:
-    return replace(promise, tombstones=entry.detail.get("tombstones", 0))
+    return replace(promise, tombstones=entry.detail["tombstones"])
 
 
 _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
@@ -351,12 +366,13 @@ _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
     "switch_off": _switched_off,
     "add_arm": _added_arm,
     "add_segment": _added_segment,
+    "restart": _restarted,
     "table": _published,
     "erase": _forgot,
     "purge": _forgot,
 }
 
-_WHOLE = ("create", "redraft", "migrate", "scratch")
+_WHOLE = ("create", "redraft")
 """Kinds of entries that contain a complete promise."""
 
 KINDS = {*_WHOLE, *_EFFECTS}

@@ -13,16 +13,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from deniable.errors import NANO
 
-Status: TypeAlias = Literal["draft", "running", "paused", "stopped", "scratch"]
-Scope: TypeAlias = Literal[
-    "decide", "reward", "scores", "read", "draft", "run", "audit", "privacy", "admin"
-]
+Status: TypeAlias = Literal["draft", "running", "paused", "stopped"]
+Scope: TypeAlias = Literal["decide", "reward", "read", "draft", "run", "audit", "privacy", "admin"]
 UserRole: TypeAlias = Literal["viewer", "analyst", "manager", "privacy-officer", "admin"]
 
 SCOPES: tuple[Scope, ...] = (
     "decide",
     "reward",
-    "scores",
     "read",
     "draft",
     "run",
@@ -30,7 +27,7 @@ SCOPES: tuple[Scope, ...] = (
     "privacy",
     "admin",
 )
-"""What a caller may do, in order: request arms; report rewards; send scores; read; create and
+"""What a caller may do, in order: request arms; report rewards; read; create and
 change drafts; start, stop and change experiments; audit; manage the firm's budget, erasures,
 documents and exports; everything, including people and keys.
 """
@@ -44,8 +41,6 @@ ROLES: dict[UserRole, tuple[Scope, ...]] = {
 }
 """Scopes of each user role."""
 
-SCRATCH_PREFIX = "_scratch-"
-"""Prefix of the keys of scratch copies; keys of experiments cannot begin with `_`."""
 
 UNKNOWN_SEGMENT = -1
 """Stored index of a segment that the experiment does not list."""
@@ -60,14 +55,14 @@ SLOTS = 1000
 class Role(IntEnum):
     """Why a visitor was drawn from a particular row. It never depends on the segment.
 
-    Only MEMBER draws from the segment's own row (the zero row for unlisted segments), and only
-    members enter the counts from which tables are made. All others draw from the zero row.
+    Only MEMBER draws from the table in force, by segment, listed or not, and only
+    members enter the counts from which tables are made. All others draw from the neutral row.
     """
 
     MEMBER = 0
     OTHER_SLOT = 1  # the visitor's slot of the layer belongs to another experiment, or to none
     HOLDOUT = 2
-    CLOSED = 3  # paused, or exhausted before migration 0004
+    CLOSED = 3  # paused
     ERASED = 4  # returned after an erasure
 
 
@@ -94,6 +89,7 @@ class Arm:
         key: what `decide` returns.
         label: text for people.
         budget_nano: the arm's own budget (arm-specific mechanism), or None if all arms share one.
+        weight: its part of the neutral row at the start, relative to those of the other arms.
         active: False once it was switched off: new visitors no longer get it.
 
     >>> Arm("new").active
@@ -104,6 +100,7 @@ class Arm:
     label: str = ""
     budget_nano: int | None = None
     active: bool = True
+    weight: int = 1
 
 
 Better: TypeAlias = Literal["more", "less"]
@@ -144,15 +141,13 @@ class Experiment:
     Attributes:
         id: its UUID, 32 hexadecimal digits.
         key: its name.
-        status: draft, running, paused or stopped; scratch for a scratch copy.
+        status: draft, running, paused or stopped.
         arms: in declared order; stored rows refer to indices of this tuple. Arms can be appended,
             but not removed.
-        segments: the segments that are learned separately; others are served from the zero row.
+        segments: the segments that are learned separately; others share one row of the table.
         strategy: how tables are made from counts; a name from `deniable.strategies`.
-        across_time: whether it requires the grade "across time", if its strategy offers it.
         budget_nano: the limit on every visitor's risk; the largest arm budget if arms have their
             own.
-        trace_nano: the trace budget; None promises nothing about later tables.
         planned_visitors: number of visitors the budget was planned for, for information.
         layer: experiments in one layer have different slots and share no visitors.
         slots: its slots in the layer, one bit each; None without a layer or before the start.
@@ -162,8 +157,6 @@ class Experiment:
         metrics: the rewards to record; the first metric decides.
         version: version of the promise, raised whenever an arm is switched off or added.
         winner: the promoted arm, once stopped with one.
-        exhausted: whether an erasure ran out of budget, before erasures left tombstones; new
-            visitors then get the zero row.
         table_number: the table in force; 0 before the start.
         has_tombstones: whether visitors were erased.
         revision: raised by every change.
@@ -182,7 +175,6 @@ class Experiment:
     segments: tuple[str, ...]
     strategy: str
     budget_nano: int
-    trace_nano: int | None
     planned_visitors: int | None
     layer: str | None
     slots: bytes | None
@@ -192,14 +184,12 @@ class Experiment:
     metrics: tuple[Metric, ...]
     version: int
     winner: str | None
-    exhausted: bool
     table_number: int
     has_tombstones: bool
     created_at: datetime
     started_at: datetime | None
     stopped_at: datetime | None
     revision: int
-    across_time: bool = False
 
     @property
     def budget(self) -> float:
@@ -210,11 +200,6 @@ class Experiment:
     def arm_specific(self) -> bool:
         """Whether arms have their own budgets."""
         return self.arms[0].budget_nano is not None
-
-    @property
-    def cost_nano(self) -> int:
-        """Cost to the firm while it counts: the budget plus the trace budget."""
-        return self.budget_nano + (self.trace_nano or 0)
 
     @property
     def budgets(self) -> tuple[int, ...]:
@@ -326,62 +311,14 @@ class PublishedTable:
 
 
 @dataclass(frozen=True)
-class GateReport:
-    """What the gate will do with a model's scores. Private: based on all visitors so far.
-
-    Attributes:
-        experiment: the experiment's key.
-        kind: scores or probabilities.
-        recorded: whether the scores are new; False if the same ones are already waiting or in use.
-        wanted: the model's expected score without the gate; 1 for probabilities.
-        kept: its value with the gate; for probabilities, the share of visitors who are shown what
-            the model would show.
-        table: the number of the table in force; 0 before the start.
-        decisions: number of stored decisions.
-        next_at: the number of decisions at which the next table, using these scores, is published;
-            None before the start, when the first table uses them.
-    """
-
-    experiment: str
-    kind: Literal["scores", "probabilities"]
-    recorded: bool
-    wanted: float
-    kept: float
-    table: int
-    decisions: int
-    next_at: int | None
-
-    @property
-    def cost(self) -> float:
-        """The value that the model loses to the promise."""
-        return self.wanted - self.kept
-
-    @property
-    def words(self) -> str:
-        """Summarise the report in two sentences."""
-        if self.kind == "scores":
-            sentence = (
-                f"Expected score {self.kept:.6g} with the gate, {self.wanted:.6g} without: it costs "
-                f"{self.cost:.6g}."
-            )
-        else:
-            sentence = f"{self.kept:.2%} of the visitors are shown what the model would show them."
-        if self.next_at is None:
-            return f"{sentence} The first table follows, when the experiment starts."
-        so_far = f"{self.decisions:,} so far"
-        return f"{sentence} The next table follows, at {self.next_at:,} decisions ({so_far})."
-
-
-@dataclass(frozen=True)
 class Commitment:
     """One entry of the ledger's commitment chain, newest last.
 
     Attributes:
         seq: 1, 2, 3, ...
-        kind: firm, key, create, redraft, replan, discard, start, table, scores, pause, resume, stop,
+        kind: firm, key, create, redraft, replan, discard, start, table, pause, resume, stop,
             switch_off, add_arm, add_segment, erase, purge, audit, note, label, document, access,
-            approval, export, settings, scratch, scratch_end, migrate; period and exhaust in stores
-            from before migration 0004.
+            approval, export, settings, restore, clock.
         experiment: the key of the experiment, or None for the firm.
         amount_nano: how much of the firm's budget it took.
         detail: further details, JSON.

@@ -32,11 +32,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    false,
+    text,
 )
 
-HEAD = "0007"
-"""The newest migration."""
+HEAD = "0001"
+"""The newest revision in `migrations/versions`."""
 
 StoredRow: TypeAlias = "Row[*tuple[Any, ...]]"
 """A row of a query's result, with columns as attributes. Only the query knows their types."""
@@ -67,10 +67,7 @@ experiments = Table(
     Column("key", String(128), nullable=False, unique=True),
     Column("status", String(8), nullable=False),
     Column("strategy", String(16), nullable=False),
-    # Whether that grade is required.
-    Column("across_time", Boolean, nullable=False, server_default=false()),
     Column("budget_nano", BigInteger, nullable=False),
-    Column("trace_nano", BigInteger),  # the trace budget; NULL if none is promised
     Column("planned_visitors", BigInteger),
     Column("layer", String(128)),
     Column("slots", LargeBinary(125)),  # one bit for each of the layer's 1,000; set at the start
@@ -80,7 +77,6 @@ experiments = Table(
     Column("metrics", Text, nullable=False),  # JSON; the first one decides
     Column("version", Integer, nullable=False),
     Column("winner", SmallInteger),
-    Column("exhausted", Boolean, nullable=False),  # only before migration 0004
     Column("table_number", Integer, nullable=False),  # the table in force; 0 before the first
     Column("has_tombstones", Boolean, nullable=False),
     # Raised by every change; a writer with a different revision rereads the experiment.
@@ -99,6 +95,7 @@ arms = Table(
     Column("label", Text, nullable=False),
     Column("budget_nano", BigInteger),
     Column("off_since_version", Integer),
+    Column("weight", Integer, nullable=False),  # of the neutral row at the start
     UniqueConstraint("experiment_id", "key"),
 )
 
@@ -160,9 +157,10 @@ tombstones = Table(
     metadata,
     _id("experiment_id"),
     _id("visitor"),  # a keyed hash of the erased visitor's keyed hash
+    Column("entry", BigInteger, nullable=False),  # the commitment with the digest of its tombstones
     PrimaryKeyConstraint("experiment_id", "visitor"),
 )
-"""Erased visitors of experiments that still count. They get the zero row instead of a second draw."""
+"""Erased visitors of experiments that still count. They get the neutral row instead of a second draw."""
 
 writers = Table(
     "writers",
@@ -186,26 +184,27 @@ decisions = Table(
     _id("visitor", nullable=True),  # keyed HMAC
     _id("salt", nullable=True),
     Column("segment", SmallInteger),
-    Column("greedy", SmallInteger),  # only before migration 0004
     Column("shown", SmallInteger),
-    Column("clock", BigInteger),  # only before migration 0004
-    Column("risk_nano", BigInteger),  # only before migration 0004
     # Permanent.
     Column("version", Integer, nullable=False),
+    Column("table_number", Integer, nullable=False),
+    # `records.Role`: which row of the table was drawn from.
+    Column("role", SmallInteger, nullable=False),
     Column("decided_at", BigInteger, nullable=False),
     Column("writer_id", Integer, nullable=False),
     Column("seq", BigInteger, nullable=False),
     Column("hash", LargeBinary(32), nullable=False),
     # Set by an erasure, from the values that it removes.
     Column("commitment", LargeBinary(32)),
-    # NULL for rows from before migration 0004, which have greedy, clock and risk_nano instead.
-    Column("table_number", Integer),
-    Column("role", SmallInteger),  # `records.Role`: which row of the table was drawn from
     PrimaryKeyConstraint("experiment_id", "id"),
     # One decision per visitor. The HMAC covers the experiment, so on one machine it suffices as the
     # key: a smaller index has fewer pages to change.
-    Index("decisions_visitor", "visitor", unique=True).ddl_if(dialect="sqlite"),
+    Index(
+        "decisions_visitor", "visitor", unique=True, sqlite_where=text("visitor IS NOT NULL")
+    ).ddl_if(dialect="sqlite"),
     UniqueConstraint("experiment_id", "visitor").ddl_if(dialect="postgresql"),
+    # The order of a chain, for the newest decisions of an experiment (`table_counts`).
+    Index("decisions_order", "writer_id", "experiment_id", "seq"),
 )
 
 rewards = Table(
@@ -235,7 +234,7 @@ counters = Table(
     "counters",
     metadata,
     _id("experiment_id"),
-    Column("table_number", Integer, nullable=False),  # 0: decisions from before migration 0004
+    Column("table_number", Integer, nullable=False),
     Column("role", SmallInteger, nullable=False),
     Column("segment", SmallInteger, nullable=False),
     Column("arm", SmallInteger, nullable=False),
@@ -250,16 +249,6 @@ counters = Table(
     ),
 )
 """Sharded by writer: each adds only to its own rows, so no row is contended."""
-
-memberships = Table(
-    "memberships",
-    metadata,
-    Column("group_name", String(128), nullable=False),
-    _id("visitor"),
-    _id("experiment_id"),
-    PrimaryKeyConstraint("group_name", "visitor"),
-)
-"""Only before migration 0004: the one experiment of a group that a visitor belongs to."""
 
 commitments = Table(
     "commitments",

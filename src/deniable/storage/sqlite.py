@@ -14,14 +14,16 @@ adapter, which takes longer than everything else.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from itertools import chain as flatten
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -35,7 +37,6 @@ from deniable.storage.sqlite_connections import (
     made_engine,
     take_turn,
 )
-from deniable.storage.sqlite_direct import DirectConnection
 from deniable.storage.sqlite_files import Checkpointer
 from deniable.storage.store import (
     OWN_COLUMNS,
@@ -66,7 +67,10 @@ class SqliteStore:
         self.url = f"sqlite:///{self._path}"
         create_private(self._path)
         self.engine = made_engine(self._path)
+        self._log_path = Path(f"{self._path}-wal")
         self._file: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None  # known once the writer has begun a transaction
+        self._size = 0
         self._turn = threading.Lock()
         self._hot: sqlite3.Connection | None = None
         self._transaction: SqliteTransaction | None = None
@@ -78,6 +82,7 @@ class SqliteStore:
         self._check_file()
         with self._turn:
             try:
+                self._reopen_lost_log()
                 if self._hot is None or self._transaction is None:
                     self._hot = self._connected()
                     self._transaction = SqliteTransaction(self._hot)
@@ -85,6 +90,8 @@ class SqliteStore:
                     self._checkpointer = Checkpointer(self._path, self._connected, self._turn)
                     self._checkpointer.start()
                 take_turn(self._hot)
+                if self._log is None:
+                    self._log = _identity(self._log_path)
                 try:
                     yield self._transaction
                     self._hot.execute("COMMIT")
@@ -95,13 +102,6 @@ class SqliteStore:
                 self._shorten_log()
                 self._drop()
                 raise StoreUnavailableError(f"SQLite: {error}") from error
-
-    @contextmanager
-    def brief(self) -> Iterator[Connection]:
-        """See Store."""
-        with self.hot():
-            assert self._hot is not None
-            yield cast(Connection, DirectConnection(self._hot))
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -121,6 +121,20 @@ class SqliteStore:
         with self._turn, self._connection(write=True, lasting=lasting) as connection:
             return work(connection)
 
+    def shrink(self) -> None:
+        """See Store."""
+        self._check_file()
+        with self._turn, suppress(sqlite3.Error), closing(self._connected()) as connection:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def free_bytes(self) -> int | None:
+        """See Store."""
+        try:
+            return shutil.disk_usage(self._path.parent).free
+        except OSError:
+            return None
+
     def close(self) -> None:
         """See Store."""
         if self._checkpointer is not None:
@@ -130,16 +144,48 @@ class SqliteStore:
         self.engine.dispose()
 
     def _check_file(self) -> None:
-        """Fail if the file was deleted or replaced, because anything written to it would be lost."""
-        try:
-            status = os.stat(self._path)
-            found = (status.st_dev, status.st_ino)
-        except OSError:
-            found = None
+        """Fail if the file was deleted, replaced or cut: anything written to it would be lost."""
+        identity = _identity(self._path)
         if self._file is None:
-            self._file = found  # does not exist yet, or seen for the first time
-        elif found != self._file:
+            self._file = identity  # does not exist yet, or seen for the first time
+        elif identity != self._file:
             raise StoreUnavailableError("SQLite: the file was deleted or replaced")
+        size = os.stat(self._path).st_size if identity else 0
+        if size < self._size and not self._holds_all_pages(size):
+            self._size = (
+                sys.maxsize
+            )  # for good: a checkpoint would make it as long again, with holes
+            raise StoreUnavailableError("SQLite: the file was truncated")
+        self._size = size
+
+    def _holds_all_pages(self, size: int) -> bool:
+        """Whether a file that has become smaller is as long as SQLite made it, after a purge."""
+        try:
+            with closing(self._connected()) as connection:
+                (pages,) = connection.execute("PRAGMA page_count").fetchone()
+                (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+        except sqlite3.Error:
+            return False
+        return bool(pages * page_size <= size)
+
+    def _reopen_lost_log(self) -> None:
+        """Fail if the write-ahead log was deleted or replaced, and close all connections to it.
+
+        Commits since the last checkpoint are in the lost log alone, which the writer's connection can
+        still read. They are copied to the file before it is closed. The next transaction has a new log.
+        """
+        if self._hot is None or self._log is None or self._log == _identity(self._log_path):
+            return
+        if not self._log_path.exists():
+            busy, _, _ = self._hot.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise StoreUnavailableError("SQLite: the write-ahead log was deleted")
+        if self._checkpointer is not None:
+            self._checkpointer.stop(wait=False)  # it may be waiting for our turn
+            self._checkpointer = None
+        self._drop()
+        self.engine.dispose()
+        raise StoreUnavailableError("SQLite: the write-ahead log was deleted or replaced")
 
     def _shorten_log(self) -> None:
         """Checkpoint and truncate the write-ahead log, which may be what filled the disk."""
@@ -173,8 +219,18 @@ class SqliteStore:
     def _drop(self) -> None:
         """Close the writer's connection. The next transaction opens a new one."""
         connection, self._hot, self._transaction = self._hot, None, None
+        self._log = None
         if connection is not None:
             connection.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what distinguishes a file from another at the same path; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 class MemoryStore:
@@ -212,12 +268,18 @@ class MemoryStore:
         with self._lock, self.engine.begin() as connection:
             yield connection
 
-    brief = read = begin
+    read = begin
 
     def retried(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
         """See Store; nothing lasts here."""
         with self.begin() as connection:
             return work(connection)
+
+    def shrink(self) -> None:
+        """See Store."""
+
+    def free_bytes(self) -> None:
+        """See Store."""
 
     def close(self) -> None:
         """See Store."""
@@ -289,20 +351,13 @@ class SqliteTransaction:
 
     def stored(self, experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, Stored]:
         """See HotTransaction."""
-        statement = "SELECT visitor, id, shown, table_number IS NULL FROM decisions WHERE visitor"
+        statement = "SELECT visitor, id, shown FROM decisions WHERE visitor"
         return {row[0]: Stored(*row[1:]) for row in self._found(statement, (), visitors)}
 
     def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
         """See HotTransaction."""
         statement = "SELECT visitor FROM tombstones WHERE experiment_id = ? AND visitor"
         return {row[0] for row in self._found(statement, (experiment,), tombstones)}
-
-    def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
-        """See HotTransaction."""
-        statement = (
-            "SELECT visitor, experiment_id FROM memberships WHERE group_name = ? AND visitor"
-        )
-        return dict(self._found(statement, (group,), visitors))
 
     def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""
@@ -326,8 +381,7 @@ class SqliteTransaction:
     def shown(self, experiment: bytes, decisions: Sequence[bytes]) -> dict[bytes, Shown]:
         """See HotTransaction."""
         statement = (
-            "SELECT id, salt, segment, shown, decided_at, coalesce(table_number, 0), "
-            "coalesce(role, 0) FROM decisions "
+            "SELECT id, salt, segment, shown, decided_at, table_number, role FROM decisions "
             "WHERE shown IS NOT NULL AND experiment_id = ? AND id"
         )
         rows = self._found(statement, (experiment,), decisions)

@@ -64,10 +64,11 @@ class Checkpointer:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, *, wait: bool = True) -> None:
         """Stop the thread. Waits for a limited time, so a hanging disk does not block the process."""
         self._stopped.set()
-        self._thread.join(EVERY_SECONDS)
+        if wait:
+            self._thread.join(EVERY_SECONDS)
 
     def _run(self) -> None:
         while self._waited():

@@ -60,7 +60,6 @@ class Stored(NamedTuple):
 
     id: bytes
     shown: int
-    older: bool  # from before migration 0004
 
 
 class Shown(NamedTuple):
@@ -119,9 +118,6 @@ class HotTransaction(Protocol):
     def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
         """Return those of these tombstones that exist."""
 
-    def members(self, group: str, visitors: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return visitor -> the experiment that the visitor joined before groups became layers."""
-
     def add_decisions(self, new: NewDecisions) -> int:
         """Insert rows; return how many were new. If fewer than given, another writer was first."""
 
@@ -172,13 +168,6 @@ class Store(Protocol):
         Only one thread may use it at a time. Raises StoreUnavailableError after retries.
         """
 
-    def brief(self) -> AbstractContextManager[Connection] | None:
-        """A write transaction for a millisecond of work with prepared statements, from any thread.
-
-        On the writer's own connection, which has the pages in memory that it has just written. None
-        where every statement is a round trip: the chain would be locked for all of them.
-        """
-
     def begin(self) -> AbstractContextManager[Connection]:
         """A write transaction for administration, from any thread."""
 
@@ -193,6 +182,12 @@ class Store(Protocol):
             lasting: whether to return only once it is on the disk. What is not lasting is there before
                 anything lasting that is committed after it; only the loss of power can undo it.
         """
+
+    def shrink(self) -> None:
+        """Give freed space back to the disk, where that does not need the database's administrator."""
+
+    def free_bytes(self) -> int | None:
+        """Return the free space of the store's disk; None if that is unknown."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,8 +1,9 @@
 """The interface of a strategy, as used by the planner, the simulator, charts and pages.
 
 A strategy has two sides. The class provides what holds for all budgets: names and descriptions, the
-regret bound and what follows from it. These formulas take scalars and arrays. An instance is the
-strategy at one budget, and describes what happens at each clock.
+regret bound and what follows from it. These formulas take scalars and arrays. An instance, such as
+`Constant(budget=1)`, is the strategy at one budget: it describes what happens at each clock, and gives
+the simulator its rule.
 
 To add a strategy, derive from `Strategy`, implement the abstract methods, and add it to
 `STRATEGIES`. A strategy that uses randomized response can derive from `SymmetricStrategy`, which
@@ -15,15 +16,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
-from deniable.policies.base import Policy
-from deniable.privacy.mechanism import Mechanism
+from deniable.strategies.kernel_rules import Rule, shortest
 from deniable.strategies.rules import TableRule
 from deniable.theory.best_budget import lowest_budget, smallest_within
 from deniable.theory.regret import Form, RegretTerms
@@ -49,33 +49,6 @@ class Formulas(NamedTuple):
     best_budget: Callable[..., Floats] | None = None
 
 
-class Spending(Protocol):
-    """A budget, or budgets by arm, as spent at each clock."""
-
-    clock_kind: ClassVar[ClockKind]
-
-    @property
-    def n_arms(self) -> int:
-        """Number of arms, K."""
-
-    @property
-    def global_budget(self) -> float:
-        """The largest risk of any visitor."""
-
-    @property
-    def binds_at(self) -> float:
-        """The clock from which the budget limits what is shown; infinite if it never does."""
-
-    def exploration(self, clock: ArrayLike) -> Floats:
-        """Return the probability of a random arm at each clock, in the clock's shape."""
-
-    def risk(self, clock: ArrayLike) -> Floats:
-        """Return the global privacy risk at each clock, in the clock's shape."""
-
-    def mechanism(self, clock: int) -> Mechanism:
-        """Return the mechanism that shows an arm to the visitor with this clock."""
-
-
 @dataclass(frozen=True)
 class Strategy(TableRule):
     """A way to spend a privacy budget over the visitors of an experiment.
@@ -86,11 +59,9 @@ class Strategy(TableRule):
     planning) or "paper" (as printed, without shares, for reproduction).
 
     Attributes:
-        n_arms: K.
         budget: gamma, the limit on every visitor's risk, in nats.
     """
 
-    n_arms: int
     budget: float
 
     at_zero: ClassVar[str]
@@ -111,31 +82,33 @@ class Strategy(TableRule):
     """Which visitors the clock counts."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_arms", check.whole("n_arms", self.n_arms, 2))
-        budget = check.single("budget", check.nonnegative("budget", self.budget))
-        object.__setattr__(self, "budget", budget)
+        object.__setattr__(self, "budget", check.budget(self.budget))
 
     @property
-    def global_budget(self) -> float:
-        """The budget."""
+    def label(self) -> str:
+        """The name with the budget, which distinguishes the strategies of a run."""
+        return f"{self.name}({shortest(self.budget)})"
+
+    @property
+    def risk_cap(self) -> float:
+        """The largest privacy risk of any visitor: the budget."""
         return self.budget
 
-    @property
-    def binds_at(self) -> float | None:
+    @abstractmethod
+    def rule(self, rates: FloatArray, horizon: int) -> Rule:
+        """Return the simulator's rule for an experiment of this size; see `kernel_rules.Simulated`."""
+
+    def binds_at(self, n_arms: int) -> float | None:
         """The clock from which the budget limits what is shown; None if no clock says that."""
         return None
 
-    def risk(self, clock: ArrayLike) -> Floats:
+    def risk(self, clock: ArrayLike, n_arms: int) -> Floats:
         """Return the largest possible risk at each clock, at most the budget, in the clock's shape."""
         return check.unwrap(np.full(check.count("clock", clock, 1).shape, self.budget))
 
-    def exploration(self, clock: ArrayLike) -> Floats | None:
+    def exploration(self, clock: ArrayLike, n_arms: int) -> Floats | None:
         """Return the share of random arms at each clock; None if it depends on the counts."""
         return None
-
-    @abstractmethod
-    def policy(self) -> Policy:
-        """Return the simulator's policy, which has the strategy's name."""
 
     @classmethod
     def explored(

@@ -11,22 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
-from deniable.policies.greedy import ConstantPolicy
-from deniable.privacy.exploration import exploration_from_risk
+from deniable.privacy.exploration import exploitation_from_risk, exploration_from_risk
 from deniable.privacy.tables import Row
 from deniable.strategies.base import Formulas
+from deniable.strategies.kernel_rules import GreedyRule, PublishedRule, fixed_rule
 from deniable.strategies.symmetric import SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret
 from deniable.theory.regret import Form
 
 
 @dataclass(frozen=True)
-class ConstantStrategy(SymmetricStrategy):
+class Constant(SymmetricStrategy):
     """Gives every visitor the whole budget.
 
-    >>> round(float(ConstantStrategy(n_arms=2, budget=3).exploration(1)), 6)
+    >>> round(float(Constant(budget=3).exploration(clock=1, n_arms=2)), 6)
     0.094852
-    >>> round(float(ConstantStrategy.regret(2, 10_000, 1)), 3)
+    >>> round(float(Constant.regret(2, 10_000, 1)), 3)
     8689.255
     """
 
@@ -36,9 +36,12 @@ class ConstantStrategy(SymmetricStrategy):
     formulas: ClassVar[Formulas] = Formulas(
         regret.constant_regret_terms, elasticity.constant_gain, best_budget.best_constant_budget
     )
-    binds_at: ClassVar[float] = 1.0
 
-    def risk(self, clock: ArrayLike) -> Floats:
+    def binds_at(self, n_arms: int) -> float:
+        """The first visitor."""
+        return 1.0
+
+    def risk(self, clock: ArrayLike, n_arms: int) -> Floats:
         """The budget, at any clock."""
         return check.unwrap(np.full(check.count("clock", clock, 1).shape, self.budget))
 
@@ -67,6 +70,11 @@ class ConstantStrategy(SymmetricStrategy):
         """The budget's exploration."""
         return cls.explored(n_arms, visitors, budget)
 
-    def policy(self) -> ConstantPolicy:
-        """A policy with the same exploration for all visitors."""
-        return ConstantPolicy(self.budget)
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | PublishedRule:
+        """The same exploration for all arms and clocks."""
+        n_arms = rates.shape[0]
+        explored = np.full(n_arms, float(exploration_from_risk(n_arms, self.budget)) / n_arms)
+        bonus = float(exploitation_from_risk(n_arms, self.budget))
+        if self.publishes:
+            return self.published(explored, bonus, rates.shape[1], scheduled=False)
+        return fixed_rule(explored, bonus)

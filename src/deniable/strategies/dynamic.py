@@ -11,17 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable._validation import FloatArray, Floats
-from deniable.policies.greedy import DynamicPolicy
 from deniable.privacy.exploration import (
     _risk,
     dynamic_exploration,
     dynamic_risk,
     exhaustion_clock,
     exhaustion_root,
+    exploitation_from_risk,
     exploration_from_risk,
 )
 from deniable.privacy.tables import Row, dynamic_bonus
 from deniable.strategies.base import Formulas
+from deniable.strategies.kernel_rules import GreedyRule, PublishedRule, decaying_rule
 from deniable.strategies.symmetric import SymmetricStrategy
 from deniable.theory import best_budget, elasticity, regret
 from deniable.theory.regret import Form
@@ -33,13 +34,13 @@ _BRANCH_RATE = np.cbrt(2 / math.e)
 
 
 @dataclass(frozen=True)
-class DynamicStrategy(SymmetricStrategy):
+class Dynamic(SymmetricStrategy):
     """Explore early, exploit later: risk_n = min(budget, log(1 - K + K / exploration_n)).
 
-    >>> strategy = DynamicStrategy(n_arms=2, budget=1)
-    >>> strategy.binds_at, strategy.risk([10, 1000]).round(6).tolist()
+    >>> strategy = Dynamic(budget=1)
+    >>> strategy.binds_at(n_arms=2), strategy.risk([10, 1000], n_arms=2).round(6).tolist()
     (51.0, [0.463665, 1.0])
-    >>> round(float(DynamicStrategy.regret(2, 10_000, 1, form="paper")), 3)
+    >>> round(float(Dynamic.regret(2, 10_000, 1, form="paper")), 3)
     8530.937
     """
 
@@ -50,14 +51,13 @@ class DynamicStrategy(SymmetricStrategy):
         regret.dynamic_regret_terms, elasticity.dynamic_gain, best_budget.best_dynamic_budget
     )
 
-    @property
-    def binds_at(self) -> float:
+    def binds_at(self, n_arms: int) -> float:
         """The exhaustion clock of the budget."""
-        return float(exhaustion_clock(self.n_arms, self.budget))
+        return float(exhaustion_clock(n_arms, self.budget))
 
-    def risk(self, clock: ArrayLike) -> Floats:
+    def risk(self, clock: ArrayLike, n_arms: int) -> Floats:
         """min(budget, uncapped risk) at this clock."""
-        return np.minimum(self.budget, dynamic_risk(self.n_arms, clock))
+        return np.minimum(self.budget, dynamic_risk(n_arms, clock))
 
     @classmethod
     def bonus(cls, budgets: Row, clock: int) -> Fraction:
@@ -102,9 +102,18 @@ class DynamicStrategy(SymmetricStrategy):
         floor = np.asarray(exploration_from_risk(n_arms, budget))
         return np.maximum(dynamic_exploration(n_arms, clock), floor)
 
-    def policy(self) -> DynamicPolicy:
+    def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | PublishedRule:
         """The falling schedule with the budget's exploration as its floor."""
-        return DynamicPolicy(self.budget)
+        n_arms = rates.shape[0]
+        if self.publishes:
+            bonus = float(exploitation_from_risk(n_arms, self.budget))
+            explored = np.full(n_arms, 1 / n_arms)
+            return self.published(explored, bonus, rates.shape[1], scheduled=True)
+        return decaying_rule(
+            n_arms,
+            floor=float(exploration_from_risk(n_arms, self.budget)),
+            settles_at=self.binds_at(n_arms),
+        )
 
 
 def _scheduled(arms: FloatArray, clock: FloatArray) -> FloatArray:

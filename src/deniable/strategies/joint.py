@@ -5,34 +5,30 @@ Whatever all segments share is free. `joint_rule` computes the table for given c
 converts it to integers that keep the budget exactly, and implements everything else that planner,
 service and audit need.
 
-There are two grades. *Given the time* of the first visit is the default: each table is made
-independently, and an arm may be retired, which reveals when a visitor came. *Across time* is an
-option: at first all segments have the same row (a lottery, risk 0); then floors are fixed for the
-life of the experiment, and every table lies between them and e^budget times them. It holds among
-all visitors who first came after the switch.
+The promise is given the time of the first visit: each table is made independently, and an arm may be
+retired, which reveals when a visitor came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from deniable import _validation as check
 from deniable._validation import FloatArray, Floats
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.privacy.exact import SPACE
-from deniable.privacy.joint_table import floors_in_integers, integer_table, mean_row, rows_in_band
-from deniable.privacy.tables import Band, Row, Table
+from deniable.privacy.joint_table import integer_table, mean_row
+from deniable.privacy.tables import Row, Table
 from deniable.strategies.base import NEAR, Formulas, Reading, Strategy
+from deniable.strategies.kernel_rules import EpochRule, shortest
 from deniable.strategies.rules import LARGEST, Counts, Grade
 from deniable.theory import joint as theory
 from deniable.theory.regret import Form, RegretTerms
-
-if TYPE_CHECKING:
-    from deniable.policies.base import Policy
 
 _SAME_VALUE = 1e-9  # tolerance for an auditor's own table, in clicks per visitor
 
@@ -81,78 +77,72 @@ def _best_budget(
 
 
 @dataclass(frozen=True)
-class JointStrategy(Strategy):
+class Joint(Strategy):
     """The best table for all segments together, learned.
 
     Its bound falls as the budget grows. By convention, the best budget is where the price of
     privacy equals the cost of learning. With one segment nothing can leak, so no budget is needed
     and the best is 0.
 
-    >>> round(float(JointStrategy.regret(2, 10_000, 1, 2)), 3)
+    Attributes:
+        told_horizon: the number of visitors that it expects in a simulation; None for the true one,
+            0 if it is unknown.
+
+    >>> Joint(1).label, Joint(1, told_horizon=0).label
+    ('joint(1)', 'joint(1, told 0)')
+    >>> round(float(Joint.regret(2, 10_000, 1, 2)), 3)
     7153.581
-    >>> round(float(JointStrategy.best_budget(8, 10**6, 2)), 6), float(JointStrategy.best_budget(8, 99))
+    >>> round(float(Joint.best_budget(8, 10**6, 2)), 6), float(Joint.best_budget(8, 99))
     (2.137428, 0.0)
     """
+
+    told_horizon: int | None = None
 
     name: ClassVar[str] = "joint"
     title: ClassVar[str] = "Joint"
     description: ClassVar[str] = "one table for all segments: what they share is free"
     grade: ClassVar[Grade] = "given the time"
-    offers_across_time: ClassVar[bool] = True
-    across_time_cost: ClassVar[str] = (
-        "In the study it kept 89% or more of what the strategy gains at budget 1, but 55% where "
-        "the segments' best arms are opposite."
-    )
     at_zero: ClassVar[str] = "the same chances for everybody, learned from all segments together"
     bound_note: ClassVar[str] = (
         "The joint bound is proved for an optimistic variant and is 50 to 200 times too high: rank by "
         "it, do not predict with it."
     )
     largest: ClassVar[int | None] = LARGEST
-    rule: ClassVar[int] = 3
     arm_budgets: ClassVar[bool] = False
     forms: ClassVar[tuple[Form, ...]] = ("summed",)
     falls_forever: ClassVar[bool] = True
     formulas: ClassVar[Formulas] = Formulas(_regret_terms, _gain, _best_budget)
 
-    def policy(self) -> Policy:
-        """The joint rule, applied at every epoch."""
-        from deniable.policies.tables import JointPolicy
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.told_horizon is not None:
+            check.whole("told_horizon", self.told_horizon, 0)
 
-        return JointPolicy(self.budget)
+    @property
+    def label(self) -> str:
+        """The name with the budget, and the expected visitors if they were given."""
+        told = "" if self.told_horizon is None else f", told {self.told_horizon}"
+        return f"{self.name}({shortest(self.budget)}{told})"
 
-    @classmethod
-    def late_band(cls, budgets: Row, counts: Counts) -> Band | None:
-        """Return the floors of the current best table, once waiting would cost more than it teaches."""
-        from deniable.strategies.joint_rule import switch_floors
-
-        if _too_few(counts):
-            return None
-        budget = _one_budget(budgets)
-        shows, clicks, noise = _arrays(counts)
-        floors = switch_floors(shows, clicks, counts.horizon, budget / NANO, noise=noise)
-        return None if floors is None else floors_in_integers(floors.tolist(), budget)
+    def rule(self, rates: FloatArray, horizon: int) -> EpochRule:
+        """A table per epoch, from the counts before it."""
+        told = horizon if self.told_horizon is None else self.told_horizon
+        return EpochRule("joint", self.budget, told)
 
     @classmethod
-    def table(
-        cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
-    ) -> Table:
+    def table(cls, budgets: Row, counts: Counts) -> Table:
         """See Strategy. With too few counts or too small a budget, all segments have the same row.
 
-        The zero row is the mean of the segments' rows, weighted by their visitors, or the band's if
-        there is a band.
+        The row of unlisted segments is the mean of the others, weighted by their visitors.
         """
         n_arms, n_segments = len(budgets), len(counts.shows)
         cls.check_size(n_arms, n_segments)
         budget = _one_budget(budgets)
-        if band is not None:
-            return Table(rows_in_band(_learned(counts, budget, band).tolist(), band), band.zero)
         if _too_few(counts):
             share, odd = divmod(SPACE, n_arms)
             even = tuple(share + (arm < odd) for arm in range(n_arms))
             return Table((even,) * n_segments, even)
-        table = _lottery(counts, budget) if across_time else _learned(counts, budget)
-        rows = integer_table(table.tolist(), 0 if across_time else budget)
+        rows = integer_table(_learned(counts, budget).tolist(), budget)
         return Table(rows, mean_row(rows, _weights(counts)))
 
     @classmethod
@@ -161,11 +151,12 @@ class JointStrategy(Strategy):
 
         A linear programme may have several best tables, and which one is found can depend on the
         machine in the last digit. If the rule has not learned yet, or has one row for all segments,
-        the published table must too. The zero row must follow from the rows exactly.
+        the published table must too. The row of unlisted segments must follow
+        from the others exactly.
         """
         if _too_few(counts):
             return published == made
-        if published.zero not in (made.zero, mean_row(published.rows, _weights(counts))):
+        if published.unlisted not in (made.unlisted, mean_row(published.rows, _weights(counts))):
             return False
         if len(set(made.rows)) == 1 and len(set(published.rows)) > 1:
             return False
@@ -259,43 +250,23 @@ def _weights(counts: Counts) -> list[int]:
     return [sum(row) + 1 for row in counts.shows]
 
 
-def _arrays(counts: Counts) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return shows, clicks and the variance that noise adds to each click rate, arms by segments."""
+def _arrays(counts: Counts) -> tuple[FloatArray, FloatArray]:
+    """Return shows and clicks, arms by segments."""
     shows = np.array(counts.shows, dtype=np.float64).T
     # Divided as integers, so that a sum at its cap never exceeds the shows by rounding.
     clicks = np.array([[value / counts.cap for value in row] for row in counts.rewards]).T
-    clicks = np.minimum(clicks, shows)
-    seen = np.maximum(shows, 1.0)
-    noise = counts.noise * (1 + (clicks / seen) ** 2) / seen**2
-    return shows, clicks, noise
+    return shows, np.minimum(clicks, shows)
 
 
-def _learned(counts: Counts, budget: int, band: Band | None = None) -> FloatArray:
+def _learned(counts: Counts, budget: int) -> FloatArray:
     from deniable.strategies.joint_rule import joint_table
 
-    shows, clicks, noise = _arrays(counts)
-    floors = None if band is None else [floor / SPACE for floor in band.floors]
-    return joint_table(
-        shows,
-        clicks,
-        counts.horizon,
-        budget / NANO,
-        noise=noise,
-        floors=floors,
-        rule=counts.rule,
-    )
-
-
-def _lottery(counts: Counts, budget: int) -> FloatArray:
-    from deniable.strategies.joint_rule import lottery_table
-
-    shows, clicks, noise = _arrays(counts)
-    return lottery_table(shows, clicks, counts.horizon, budget / NANO, noise=noise)
+    return joint_table(*_arrays(counts), counts.horizon, budget / NANO)
 
 
 def _value(rows: Sequence[Row], counts: Counts) -> float:
     """Return the clicks per visitor of a table by smoothed rates, which needs no solver."""
-    shows, clicks, _ = _arrays(counts)
+    shows, clicks = _arrays(counts)
     prior = (shows.sum() + 2) / (clicks.sum() + 1)
     rates = (clicks + 1) / (shows + prior)
     weights = np.array(_weights(counts), dtype=np.float64)

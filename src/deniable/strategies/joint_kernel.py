@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deniable._compile import compiled_with_arrays
+from deniable._compile import compiled
 from deniable.strategies.joint_lp import solve
 from deniable.strategies.joint_model import (
     Posterior,
@@ -63,12 +63,10 @@ class Counts(NamedTuple):
     Attributes:
         shows: visitors by shown arm and segment.
         clicks: clicks among them.
-        noise: variance that a trace budget adds to each cell's click rate.
     """
 
     shows: Any
     clicks: Any
-    noise: Any
 
 
 class Setup(NamedTuple):
@@ -87,13 +85,13 @@ class Setup(NamedTuple):
     space: Any
 
 
-@compiled_with_arrays
+@compiled
 def write_joint(counts: Counts, setup: Setup, table: Any) -> None:
     """Write the next table, (K, J)."""
     shows, weakest, tuning = counts.shows, setup.weakest, setup.tuning
-    posterior = posterior_of(shows, counts.clicks, counts.noise)
+    posterior = posterior_of(shows, counts.clicks)
     n_segments = shows.shape[1]
-    write_draws(posterior, setup, tuning.samples, 0, table)
+    write_draws(posterior, setup, tuning.samples, 0.0, table)
     if n_segments > 1 and weakest[0] < 1.0:
         wary = dynamic_table(shows, counts.clicks, posterior.visitors, weakest[0])
         if tuning.dynamic_part < 1.0:
@@ -107,7 +105,7 @@ def write_joint(counts: Counts, setup: Setup, table: Any) -> None:
     mix_floor(posterior.visitors, n_segments, tuning, table)
 
 
-@compiled_with_arrays
+@compiled
 def mix(weight: Any, first: Any, second: Any, table: Any) -> None:
     """Write a mix of two tables, which may be one of them."""
     for a in range(table.shape[0]):
@@ -115,7 +113,7 @@ def mix(weight: Any, first: Any, second: Any, table: Any) -> None:
             table[a, s] = weight * first[a, s] + (1.0 - weight) * second[a, s]
 
 
-@compiled_with_arrays
+@compiled
 def write_draws(posterior: Posterior, setup: Setup, draws: Any, before: Any, table: Any) -> None:
     """The mean of the best tables over draws from the posterior; `before` as in `draw_values`."""
     n_arms, n_segments = table.shape
@@ -136,14 +134,14 @@ def write_draws(posterior: Posterior, setup: Setup, draws: Any, before: Any, tab
                 table[a, s] += best[a, s] / samples
 
 
-@compiled_with_arrays
+@compiled
 def draw_scale(posterior: Posterior, setup: Setup) -> Any:
     """How far draws deviate, in posterior standard deviations: less as the horizon comes nearer."""
     left = math.log(ahead(posterior.visitors, setup.horizon))
     return min(1.0, setup.tuning.curiosity * math.sqrt(left))
 
 
-@compiled_with_arrays
+@compiled
 def deviations_ahead(table: Any, other: Any, posterior: Posterior) -> Any:
     """How far one table's clicks are above another's, in posterior standard deviations."""
     change = np.empty(table.shape)
@@ -154,7 +152,7 @@ def deviations_ahead(table: Any, other: Any, posterior: Posterior) -> Any:
     return gain_in_deviations(change, posterior.mean, posterior.shared, posterior.alone)
 
 
-@compiled_with_arrays
+@compiled
 def dynamic_table(shows: Any, clicks: Any, visitors: Any, weakest: Any) -> Any:
     """The paper's dynamic table at the mean clock: randomized response of each segment's best arm."""
     n_arms, n_segments = shows.shape
@@ -180,14 +178,14 @@ def dynamic_table(shows: Any, clicks: Any, visitors: Any, weakest: Any) -> Any:
     return table
 
 
-@compiled_with_arrays
+@compiled
 def ahead(visitors: Any, horizon: Any) -> Any:
     """T / t; open-ended, as if nine times as many were still to come."""
     left = horizon / max(visitors, 1.0)
     return left if left > 1.0 else 10.0
 
 
-@compiled_with_arrays
+@compiled
 def mix_floor(visitors: Any, n_segments: Any, tuning: Tuning, table: Any) -> None:
     """Mix with uniform: `keep` times the dynamic strategy's exploration at the floor's clock.
 

@@ -8,10 +8,10 @@ the others. So the programme has J equalities and implicit columns:
     max sum theta_aS c_aS   subject to   sum theta_aS (q + (1 - q) 1[s in S]) = 1 for every segment s.
 
 The best pattern of an arm at dual prices v is {s : V(a, s) > v_s}, so that pricing costs K J. The
-revised simplex keeps the inverse of a J x J basis; the right side is perturbed against cycling. Many
-segments, or a gap that it leaves, are for the interior-point method, and a gap that this leaves too for
-HiGHS, where SciPy is installed. The result carries its dual gap: prices, shifted until they are
-feasible, bound the value from above. That holds whichever method found the table.
+revised simplex keeps the inverse of a J x J basis; the right side is perturbed against cycling. Where
+many segments need too many pivots, HiGHS solves the programme, if SciPy is installed. The result
+carries its dual gap: prices, shifted until they are feasible, bound the value from above. That holds
+whichever method found the table.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deniable import _validation as check
-from deniable._compile import compiled_with_arrays
-from deniable._extras import is_installed
+from deniable._compile import compiled
+from deniable._extras import is_installed, require
 from deniable._validation import FloatArray
-from deniable.errors import InvalidArgumentError
-from deniable.strategies.joint_solvers import by_highs, interior_point
+from deniable.errors import NANO, InvalidArgumentError
+from deniable.privacy.composition import nano_down
+from deniable.privacy.exact import SPACE
+from deniable.privacy.joint_table import integer_table
 from deniable.strategies.rules import LARGEST
 
 GAP = 1e-9
@@ -38,11 +40,10 @@ GAP = 1e-9
 _SAME_ROW = 1.5e-9  # where 1 - q is below this, one row for everybody is best within GAP
 _TOLERANCE = 1e-12  # of reduced costs, as a part of the largest value
 _PERTURBATION = 1e-10
-_FEW_SEGMENTS = 40  # with more, the simplex method needs too many pivots
 
 
 @dataclass(frozen=True)
-class BestTable:
+class ProvedTable:
     """The best table for known rates.
 
     Attributes:
@@ -58,7 +59,50 @@ class BestTable:
     pivots: int
 
 
-def best_table(rates: ArrayLike, shares: ArrayLike, budget: ArrayLike) -> BestTable:
+def best_table(scores: ArrayLike, budget: float, shares: ArrayLike | None = None) -> FloatArray:
+    """Return the probabilities with the highest expected score among all that keep a budget.
+
+    With scores V, shares w and probabilities P this is the P with the largest sum of w_s V_sa P_sa
+    for which P_sa <= e^budget P_ta for every arm a and any two segments s and t.
+
+    Args:
+        scores: what each arm is worth to each segment, in any unit, higher is better; rows are
+            segments, columns are arms.
+        budget: in nats.
+        shares: each segment's share of the visitors, summing to 1; equal by default.
+
+    Returns:
+        P(arm | segment), in the shape of `scores`. Each row sums to 1.
+
+    It is computed in whole units of 2^-64 that keep the budget exactly. Draw a visitor's arm once and
+    keep it: a second draw reveals more. Many segments need the extra `data`.
+
+    >>> best_table([[0.30, 0.10], [0.10, 0.30]], budget=1).round(6).tolist()
+    [[0.731059, 0.268941], [0.268941, 0.731059]]
+
+    What all segments prefer is shown to all, whatever the budget:
+
+    >>> best_table([[0.2, 0.5, 0.1], [0.3, 0.4, 0.1]], budget=0.1).tolist()
+    [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
+    """
+    given = check.finite("scores", scores)
+    if given.ndim != 2 or not given.size or given.shape[1] < 2 or max(given.shape) > LARGEST:
+        allowed = f"segments by arms: 1 to {LARGEST} segments, 2 to {LARGEST} arms"
+        raise InvalidArgumentError("scores", given.shape, allowed)
+    nano = nano_down(check.single("budget", check.nonnegative("budget", budget)))
+    n_segments = given.shape[0]
+    equal = np.full(n_segments, 1 / n_segments)
+    # The unit and the origin do not matter; the solver wants numbers from 0 to 1.
+    lowest = given.min()
+    unit = (given - lowest) / ((given.max() - lowest) or 1.0)
+    solved = proved_table(unit.T, equal if shares is None else shares, nano / NANO)
+    if solved.gap > GAP:  # with HiGHS there would be none
+        require("scipy", extra="data")
+    rows = integer_table(solved.table.tolist(), nano)
+    return np.array([[part / SPACE for part in row] for row in rows])
+
+
+def proved_table(rates: ArrayLike, shares: ArrayLike, budget: ArrayLike) -> ProvedTable:
     """The table with the most clicks among all that keep the budget.
 
     Args:
@@ -69,21 +113,19 @@ def best_table(rates: ArrayLike, shares: ArrayLike, budget: ArrayLike) -> BestTa
     With one segment nothing can leak, and the best arm is always shown. Budget 0 shows everybody the
     arm that is best on average.
 
-    >>> best = best_table([[0.324, 0.295], [0.295, 0.324]], [0.5, 0.5], 1)
+    >>> best = proved_table([[0.324, 0.295], [0.295, 0.324]], [0.5, 0.5], 1)
     >>> best.table.round(6).tolist(), round(best.value, 6)
     ([[0.731059, 0.268941], [0.268941, 0.731059]], 0.316201)
     """
     rate = _rates(rates)
     share = _shares(shares, rate.shape[1])
     weakest = lowest_ratio(budget, rate.shape[0])
-    values = rate * share
+    values = np.ascontiguousarray(rate * share)  # any other order would be compiled once more
     n_arms, n_segments = values.shape
     space = workspace(n_arms, n_segments)
     table = np.empty_like(values)
-    gap, pivots = math.inf, 0
-    if n_segments <= _FEW_SEGMENTS or 1 - weakest.min() < _SAME_ROW:
-        pivots = int(solve(values, weakest, _PERTURBATION, False, space, table))
-        gap = float(dual_bound(values, weakest, space[3])) - float((values * table).sum())
+    pivots = int(solve(values, weakest, _PERTURBATION, False, space, table))
+    gap = float(dual_bound(values, weakest, space[3])) - float((values * table).sum())
     for method in _OTHER_METHODS:
         if gap <= GAP:
             break
@@ -92,7 +134,7 @@ def best_table(rates: ArrayLike, shares: ArrayLike, budget: ArrayLike) -> BestTa
             other, prices = found
             left = float(dual_bound(values, weakest, prices)) - float((values * other).sum())
             table, gap = (other, left) if left < gap else (table, gap)
-    return BestTable(table, float((values * table).sum()), max(gap, 0.0), pivots)
+    return ProvedTable(table, float((values * table).sum()), max(gap, 0.0), pivots)
 
 
 def _one_row(values: FloatArray, weakest: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -102,13 +144,48 @@ def _one_row(values: FloatArray, weakest: FloatArray) -> tuple[FloatArray, Float
     return table, prices
 
 
-def _highs(values: FloatArray, weakest: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    return by_highs(values, weakest) if is_installed("scipy") else None
+def by_highs(values: FloatArray, weakest: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """The table (K, J) and the prices (J,) of max sum V P; arguments as in `solve`.
+
+    The unknowns are the tops t_a and the parts x(a, s) = P(a|s) - q t_a, from 0 to (1 - q) t_a. None
+    where SciPy is not installed, or where HiGHS finds no solution, for example because q is too small
+    for its tolerances.
+
+    >>> table, prices = by_highs(np.array([[0.5, 0.1], [0.1, 0.5]]), np.full(2, 0.5))
+    >>> table.round(6).tolist(), round(float(prices.sum()), 6)
+    ([[0.666667, 0.333333], [0.333333, 0.666667]], 0.733333)
+    """
+    if not is_installed("scipy"):
+        return None
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array, eye_array, hstack, kron
+
+    n_arms, n_segments = values.shape
+    scale = float(np.abs(values).max()) or 1.0
+    spread = kron(csr_array(np.diag(1 - weakest)), np.ones((n_segments, 1)))
+    lows = csr_array(np.tile(weakest, (n_segments, 1)))
+    worth = np.concatenate([values.ravel(), weakest * values.sum(axis=1)]) / scale
+    solved = linprog(
+        -worth,
+        A_ub=hstack([eye_array(values.size), -spread]).tocsr(),
+        b_ub=np.zeros(values.size),
+        A_eq=hstack([kron(np.ones((1, n_arms)), eye_array(n_segments)), lows]).tocsr(),
+        b_eq=np.ones(n_segments),
+        method="highs",
+        options=dict.fromkeys(
+            ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10
+        ),
+    )
+    if solved.status != 0:
+        return None
+    parts = solved.x[: values.size].reshape(values.shape)
+    table = np.clip(parts + weakest[:, None] * solved.x[values.size :, None], 0.0, 1.0)
+    return table / table.sum(axis=0), -solved.eqlin.marginals * scale
 
 
 _OTHER_METHODS: tuple[
     Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray] | None], ...
-] = (interior_point, _one_row, _highs)
+] = (_one_row, by_highs)
 """What is tried in turn where the simplex method leaves a gap; the smallest gap is kept."""
 
 
@@ -150,7 +227,7 @@ def _shares(shares: ArrayLike, n_segments: int) -> FloatArray:
     return np.asarray(share / share.sum())
 
 
-@compiled_with_arrays
+@compiled
 def solve(values: Any, weakest: Any, perturbation: Any, warm: Any, space: Any, table: Any) -> Any:
     """Write the best table and return the number of pivots; prices and basis stay in the workspace.
 
@@ -243,7 +320,7 @@ def solve(values: Any, weakest: Any, perturbation: Any, warm: Any, space: Any, t
     return pivots
 
 
-@compiled_with_arrays
+@compiled
 def _same_row(values: Any, prices: Any, table: Any) -> None:
     """The arm that is best on average, for everybody."""
     n_arms, n_segments = values.shape
@@ -260,7 +337,7 @@ def _same_row(values: Any, prices: Any, table: Any) -> None:
             table[a, s] = 1.0 if a == best else 0.0
 
 
-@compiled_with_arrays
+@compiled
 def _factor(values: Any, weakest: Any, perturbation: Any, space: Any) -> None:
     """Inverse (Gauss-Jordan with row pivots), weights and prices of the basis."""
     arms, patterns, inverse, prices, weights, _ = space
@@ -310,7 +387,7 @@ def _factor(values: Any, weakest: Any, perturbation: Any, space: Any) -> None:
             prices[s] += cost * inverse[i, s]
 
 
-@compiled_with_arrays
+@compiled
 def _write_table(weakest: Any, space: Any, table: Any) -> None:
     """The table of the basis, with the right side as it should be."""
     arms, patterns, inverse, _, _, _ = space
@@ -332,7 +409,7 @@ def _write_table(weakest: Any, space: Any, table: Any) -> None:
             table[a, s] /= total
 
 
-@compiled_with_arrays
+@compiled
 def dual_bound(values: Any, weakest: Any, prices: Any) -> Any:
     """No table has more value: the sum of the prices, raised by the least that makes them feasible."""
     n_arms, n_segments = values.shape

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deniable._compile import compiled_with_arrays
+from deniable._compile import compiled
 from deniable._validation import FloatArray
 
 OWN_SPREADS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
@@ -55,17 +55,19 @@ class Posterior(NamedTuple):
     alone: FloatArray
 
 
-@compiled_with_arrays
-def posterior_of(shows: FloatArray, clicks: FloatArray, noise: FloatArray) -> Posterior:
-    """The posterior of counts, (K, J) each, whose click rates have this much variance added."""
+@compiled
+def posterior_of(shows: FloatArray, clicks: FloatArray) -> Posterior:
+    """The posterior of counts, (K, J) each."""
     visitors, shares = arrivals(shows)
     relative, variance = np.empty(shows.shape), np.empty(shows.shape)
-    base = fit(shows, clicks, noise, relative, variance)
+    base = fit(shows, clicks, relative, variance)
     logs = spread_logs(relative, variance)
-    return _posterior(visitors, shares, base, relative, variance, logs, 0)
+    # Numba would compile all of it once more for a literal 0.
+    first = int(np.int64(0))
+    return _posterior(visitors, shares, base, relative, variance, logs, first)
 
 
-@compiled_with_arrays
+@compiled
 def wary_posterior(known: Posterior) -> Posterior:
     """The posterior where segments are sure to differ: own spreads of WARY and more."""
     return _posterior(
@@ -79,7 +81,7 @@ def wary_posterior(known: Posterior) -> Posterior:
     )
 
 
-@compiled_with_arrays
+@compiled
 def _posterior(
     visitors: float,
     shares: FloatArray,
@@ -96,7 +98,7 @@ def _posterior(
     return Posterior(visitors, shares, base, relative, variance, logs, running, mean, shared, alone)
 
 
-@compiled_with_arrays
+@compiled
 def draw_values(
     posterior: Posterior,
     k: int,
@@ -143,7 +145,7 @@ def draw_values(
             values[a, s] = posterior.shares[s] * posterior.base[s] * max(drawn, _LEAST)
 
 
-@compiled_with_arrays
+@compiled
 def arrivals(shows: FloatArray) -> tuple[float, FloatArray]:
     """Visitors so far, and the estimated share of each segment."""
     n_arms, n_segments = shows.shape
@@ -158,13 +160,9 @@ def arrivals(shows: FloatArray) -> tuple[float, FloatArray]:
     return visitors, shares
 
 
-@compiled_with_arrays
+@compiled
 def fit(
-    shows: FloatArray,
-    clicks: FloatArray,
-    noise: FloatArray,
-    relative: FloatArray,
-    variance: FloatArray,
+    shows: FloatArray, clicks: FloatArray, relative: FloatArray, variance: FloatArray
 ) -> FloatArray:
     """Base rates by segment; writes each cell's deviation relative to its base, and its variance.
 
@@ -201,14 +199,14 @@ def fit(
             rate = min(arms[a] * factors[s], 0.95)
             if seen > 0.0:
                 relative[a, s] = clicks[a, s] / (seen * base[s]) - 1.0
-                variance[a, s] = (rate * (1.0 - rate) / seen + noise[a, s]) / base[s] ** 2
+                variance[a, s] = rate * (1.0 - rate) / seen / base[s] ** 2
             else:
                 relative[a, s] = 0.0
                 variance[a, s] = _UNSEEN
     return base
 
 
-@compiled_with_arrays
+@compiled
 def spread_logs(relative: FloatArray, variance: FloatArray) -> FloatArray:
     """Log likelihood of each pair of spreads (own, arm), flattened, up to a constant."""
     n_arms, n_segments = relative.shape
@@ -246,7 +244,7 @@ def spread_logs(relative: FloatArray, variance: FloatArray) -> FloatArray:
     return logs
 
 
-@compiled_with_arrays
+@compiled
 def weights_of(logs: FloatArray, first: int) -> FloatArray:
     """Posterior weights of the pairs of spreads, which sum to 1; those before the first have 0."""
     highest = -math.inf
@@ -260,7 +258,7 @@ def weights_of(logs: FloatArray, first: int) -> FloatArray:
     return weights / total
 
 
-@compiled_with_arrays
+@compiled
 def moments(
     relative: FloatArray, variance: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -312,7 +310,7 @@ def moments(
     return mean, shared, alone
 
 
-@compiled_with_arrays
+@compiled
 def gain_in_deviations(
     change: FloatArray, mean: FloatArray, shared: FloatArray, alone: FloatArray
 ) -> float:
@@ -329,7 +327,7 @@ def gain_in_deviations(
     return gain / math.sqrt(variance) if variance > 0.0 else math.inf
 
 
-@compiled_with_arrays
+@compiled
 def normal(seed: np.uint64, index: np.uint64) -> float:
     """A standard normal number that is a function of its arguments (Box and Muller)."""
     first = _word(seed, np.uint64(2) * index)
@@ -338,7 +336,7 @@ def normal(seed: np.uint64, index: np.uint64) -> float:
     return radius * math.cos(2.0 * math.pi * np.float64(second >> np.uint64(11)) * 2.0**-53)
 
 
-@compiled_with_arrays
+@compiled
 def _word(seed: np.uint64, index: np.uint64) -> np.uint64:
     """64 bits from two counters: SplitMix64 (Steele, Lea and Flood 2014), twice."""
     word = seed

@@ -1,8 +1,7 @@
 """The interface of whatever makes an experiment's tables, for serving, publishing and auditing.
 
-A `TableRule` computes a table from the data that is stored with it. Strategies (`base.py`) are the
-rules that learn from counts, and also provide formulas for planning. The gate (`gate.py`) follows
-an external model.
+A `TableRule` computes a table from the data that is stored with it. Strategies (`base.py`) also
+provide formulas for planning.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from deniable.privacy.tables import Band, Row, Table
 
 Grade: TypeAlias = Literal["across time", "given the time"]
 GRADE_WORDS: dict[Grade, str] = {
-    "across time": "The promise holds whether or not a watcher knows when a visitor first came.",
+    "across time": "The promise holds whether or not a tracker knows when a visitor first came.",
     "given the time": "The promise holds given the time of the first visit: beyond what that time "
     "tells, the arm moves odds by at most the budget's factor. An arm may be retired, which tells when "
     "somebody came.",
@@ -26,21 +25,6 @@ GRADE_WORDS: dict[Grade, str] = {
 
 LARGEST = 200
 """Maximum number of segments, and of arms, in tables made by a linear programme."""
-
-Kind: TypeAlias = Literal["scores", "probabilities"]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What an external model wants, by segment and arm.
-
-    Attributes:
-        kind: scores, higher is better; or probabilities, each row summing to 1.
-        rows: one row per segment.
-    """
-
-    kind: Kind
-    rows: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -52,19 +36,12 @@ class Counts:
         rewards: sums of rewards by segment and arm, in the unit of `cap`.
         cap: the largest reward of one show.
         horizon: planned number of visitors, if known.
-        noise: variance of the noise in each count of shows, and of `rewards / cap`; 0 without a
-            trace budget.
-        wanted: what a model wants, if the rule follows one and it has sent scores.
-        rule: number of the rule that makes the table; None for the current one.
     """
 
     shows: Sequence[Sequence[int]]
     rewards: Sequence[Sequence[int]]
     cap: int = 1
     horizon: int | None = None
-    noise: float = 0.0
-    wanted: Wanted | None = None
-    rule: int | None = None
 
     @property
     def visitors(self) -> int:
@@ -85,32 +62,13 @@ class TableRule(ABC):
     """What it does, as a clause: no capital, no full stop."""
 
     grade: ClassVar[Grade]
-    """Whether the promise also holds for a watcher who does not know when a visitor first came."""
-
-    offers_across_time: ClassVar[bool] = False
-    """Whether an experiment of the grade "given the time" can require "across time" instead."""
-
-    across_time_cost: ClassVar[str] = ""
-    """What that option costs, as a sentence; empty if it does not exist."""
+    """Whether the promise also holds for a tracker who does not know when a visitor first came."""
 
     largest: ClassVar[int | None] = None
     """Maximum number of arms, and of segments, in its tables; None if there is no specific limit."""
 
     arm_budgets: ClassVar[bool] = True
     """Whether arms may have their own budgets."""
-
-    follows_scores: ClassVar[bool] = False
-    """Whether tables follow an external model. If so, there can be no trace budget."""
-
-    rule: ClassVar[int] = 1
-    """Number of the current rule, which grows when the strategy makes other tables of the same counts.
-    It is stored with every table, so that older tables are replayed by their own rule.
-    """
-
-    @classmethod
-    def grade_of(cls, across_time: bool) -> Grade:
-        """Return the grade of an experiment that requires "across time", or does not."""
-        return "across time" if across_time and cls.offers_across_time else cls.grade
 
     @classmethod
     def check_size(cls, n_arms: int, n_segments: int) -> None:
@@ -130,25 +88,13 @@ class TableRule(ABC):
         return None
 
     @classmethod
-    def late_band(cls, budgets: Row, counts: Counts) -> Band | None:
-        """Return the band that an experiment across time settles on at these counts; None if not yet.
-
-        Only called for strategies that offer "across time" in addition to their own grade.
-        """
-        return None
-
-    @classmethod
     @abstractmethod
-    def table(
-        cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
-    ) -> Table:
+    def table(cls, budgets: Row, counts: Counts) -> Table:
         """Return the table to publish for these counts; a pure function of its arguments.
 
         Args:
             budgets: nano-nats per arm.
             counts: the counts.
-            across_time: whether the experiment requires that grade.
-            band: the late band, if there is one yet; the table lies inside it.
         """
 
     @classmethod

@@ -17,11 +17,12 @@ from deniable.privacy.mechanism import RandomizedResponse
 from deniable.privacy.tables import Band, Row, Table, nested_table
 from deniable.privacy.tables import band as nested_band
 from deniable.strategies.base import Strategy
+from deniable.strategies.kernel_rules import Published, shortest
 from deniable.strategies.rules import Counts, Grade
 
 
 @dataclass(frozen=True)
-class SymmetricStrategy(Strategy):
+class SymmetricStrategy(Strategy, Published):
     """A strategy that shows arms by symmetric randomized response, at a risk set by the clock.
 
     Every risk is at most the budget. This alone keeps e^budget between any two segments and any two
@@ -36,13 +37,21 @@ class SymmetricStrategy(Strategy):
         """See Strategy. The exploration K / (K - 1 + e^budget), whatever the number of segments."""
         return float(exploration_from_risk(n_arms, budget))
 
+    def __post_init__(self) -> None:
+        Strategy.__post_init__(self)
+        Published.__post_init__(self)
+
     @property
+    def label(self) -> str:
+        """The name with the budget, and how often tables are published."""
+        return self.name + self.labelled(shortest(self.budget))
+
     @abstractmethod
-    def binds_at(self) -> float:
+    def binds_at(self, n_arms: int) -> float:
         """The clock from which the budget limits what is shown; infinite if it never does."""
 
     @abstractmethod
-    def risk(self, clock: ArrayLike) -> Floats:
+    def risk(self, clock: ArrayLike, n_arms: int) -> Floats:
         """Return the privacy risk at each clock, at most the budget, in the clock's shape."""
 
     @classmethod
@@ -59,16 +68,14 @@ class SymmetricStrategy(Strategy):
         """
 
     @classmethod
-    def table(
-        cls, budgets: Row, counts: Counts, *, across_time: bool = False, band: Band | None = None
-    ) -> Table:
+    def table(cls, budgets: Row, counts: Counts) -> Table:
         """See Strategy. The clock of a segment is the number of its next visitor."""
         bonuses = [cls.bonus(budgets, sum(row) + 1) for row in counts.shows]
         return nested_table(cls.band(budgets), counts.shows, counts.rewards, bonuses)
 
-    def exploration(self, clock: ArrayLike) -> Floats:
+    def exploration(self, clock: ArrayLike, n_arms: int) -> Floats:
         """K / (K - 1 + e^risk) at this clock."""
-        return exploration_from_risk(self.n_arms, self.risk(clock))
+        return exploration_from_risk(n_arms, self.risk(clock, n_arms))
 
     @classmethod
     def explored(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
@@ -78,23 +85,23 @@ class SymmetricStrategy(Strategy):
             check.risk("visitors", visitors),
             check.nonnegative("budget", budget),
         )
-        found = np.empty(arms.shape)
+        shares = np.empty(arms.shape)
         for place in np.ndindex(arms.shape):
             clock = np.unique(np.round(np.geomspace(1, max(2.0, float(end[place])), 400)))
-            share = np.asarray(cls(int(arms[place]), float(cap[place])).exploration(clock))
-            found[place] = np.trapezoid(share, clock) / (clock[-1] - clock[0])
-        return found
+            share = np.asarray(cls(float(cap[place])).exploration(clock, int(arms[place])))
+            shares[place] = np.trapezoid(share, clock) / (clock[-1] - clock[0])
+        return shares
 
     @classmethod
     def explored_last(cls, n_arms: ArrayLike, visitors: ArrayLike, budget: ArrayLike) -> FloatArray:
         """See Strategy."""
         arms, end, cap = np.broadcast_arrays(n_arms, visitors, budget)
-        found = np.empty(arms.shape)
+        shares = np.empty(arms.shape)
         for place in np.ndindex(arms.shape):
             last = max(1.0, np.floor(float(end[place])))
-            found[place] = cls(int(arms[place]), float(cap[place])).exploration(last)
-        return found
+            shares[place] = cls(float(cap[place])).exploration(last, int(arms[place]))
+        return shares
 
-    def mechanism(self, clock: int) -> RandomizedResponse:
+    def mechanism(self, clock: int, n_arms: int) -> RandomizedResponse:
         """Return randomized response with the risk of this clock."""
-        return RandomizedResponse(self.n_arms, float(self.risk(clock)))
+        return RandomizedResponse(n_arms, float(self.risk(clock, n_arms)))

@@ -16,7 +16,6 @@ from deniable.service.http.auth import Service
 from deniable.service.http.messages import Problem
 from deniable.service.service import Deniable
 from deniable.storage.records import Experiment, Firm, Status
-from deniable.strategies import table_rules
 from deniable.web import responses
 from deniable.web.access import Runner, RunSubmission, Viewer
 from deniable.web.overview import current_firm
@@ -84,7 +83,7 @@ def _page(
 ) -> Response:
     """The question; after a refusal with what was typed, and what is wrong beside its field."""
     action, key = _action(name), experiment.key
-    ranked = Leaderboard(experiment, service.experiments.counts(key)).rows()
+    ranked = Leaderboard(experiment, service.experiments.released_counts(key)).rows()
     return responses.show_form(
         request,
         "action.html",
@@ -118,13 +117,10 @@ def act(request: Request, form: RunSubmission, service: Service, key: str, name:
 def possible(experiment: Experiment) -> list[tuple[str, Action]]:
     """The actions that the experiment's state allows, with their names."""
     many = len(experiment.active_arms) > 2
-    grows = not table_rules()[experiment.strategy].follows_scores
     return [
         (name, action)
         for name, action in ACTIONS.items()
-        if experiment.status in action.states
-        and (many or name != "switch-off")
-        and (grows or not action.names)
+        if experiment.status in action.states and (many or name != "switch-off")
     ]
 
 
@@ -136,16 +132,16 @@ def _action(name: str) -> Action:
 
 def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     said = [
-        f"Commits {in_nats(experiment.cost_nano / NANO)} of the firm’s budget. This counts until "
+        f"Commits {in_nats(experiment.budget_nano / NANO)} of the firm’s budget. This counts until "
         "the firm’s window after the last answer has passed, even if you stop early.",
-        "From then on, the arm a visitor sees may depend on the visitor’s segment. When a watcher "
+        "From then on, the arm a visitor sees may depend on the visitor’s segment. When a tracker "
         f"sees the arm, its {odds_words(experiment.budget)}.",
         "Strategy and budget can no longer be changed. Arms can be switched off, arms and segments "
         "added; the ledger keeps what each does to the promise.",
     ]
     if firm is None:
         return ["The firm has no budget yet: set one on the overview first.", *said]
-    after = firm.remaining - experiment.cost_nano / NANO
+    after = firm.remaining - experiment.budget_nano / NANO
     if experiment.layer:
         said.append(
             f"It takes the share of the layer “{experiment.layer}” that you choose. The "
@@ -214,11 +210,10 @@ def _switching(experiment: Experiment, _firm: Firm | None) -> list[str]:
         "New visitors no longer get this arm. Visitors who have it keep it.",
         "The other arms are drawn from new tables, checked against the same budget before anybody "
         "is served. They are a new version of the promise.",
-        "Its grade is “given the time”, unless the new tables fit between the old bounds: among "
-        "visitors who first came after the change, odds move by a factor of at most "
-        f"{factor(experiment.budget)}, as before. A watcher who does not know on which day a "
-        "visitor first came could learn more, because the chances of an arm differ before and after "
-        "the change. The statement and the ledger will say so.",
+        "Its grade is “given the time”: among visitors who first came after the change, odds move by "
+        f"a factor of at most {factor(experiment.budget)}, as before. A tracker who does not know on "
+        "which day a visitor first came could learn more, because the chances of an arm differ before "
+        "and after the change. The statement and the ledger will say so.",
     ]
 
 
@@ -229,17 +224,11 @@ def _adding_arm(experiment: Experiment, _firm: Firm | None) -> list[str]:
         f"version {experiment.version + 1} of the promise.",
         "Its grade is “given the time”: among visitors who first came after the change, odds move by "
         f"a factor of at most {factor(experiment.budget)}, as before. Whoever sees the new arm knows "
-        "that the visitor came after it was added, and a watcher who does not know on which day a "
+        "that the visitor came after it was added, and a tracker who does not know on which day a "
         "visitor first came could learn more from the other arms too. The statement and the ledger "
         "will say so.",
-        f"Nothing more is committed: {in_nats(experiment.cost_nano / NANO)}, as before.",
+        f"Nothing more is committed: {in_nats(experiment.budget_nano / NANO)}, as before.",
     ]
-    if experiment.across_time and table_rules()[experiment.strategy].offers_across_time:
-        said.insert(
-            2,
-            "The new version begins with the same chances for everybody, and then fixes new lowest "
-            "chances.",
-        )
     if experiment.arm_specific:
         said.append(
             f"Its own budget can be at most {in_nats(experiment.budget)}, the largest of the other "
@@ -252,7 +241,7 @@ def _adding_segment(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
         "Until the next table, visitors of this segment get an arm that says nothing about them, "
         "as they do now. The next table is published on schedule and has a row for them.",
-        "Visitors who came before keep their arm, and stay in “anybody else”.",
+        "Visitors who came before keep their arm, and stay in “not listed”.",
         "The promise and its version stay as they are: the new row keeps the same budget as all "
         f"others, a factor of at most {factor(experiment.budget)}. Nothing more is committed.",
     ]

@@ -10,7 +10,6 @@ import numpy as np
 
 from deniable._formatting import whole
 from deniable._types import JsonObject, Record
-from deniable.charts.cache import specification
 from deniable.charts.portfolio import (
     MOST_BARS,
     PANELS,
@@ -18,17 +17,23 @@ from deniable.charts.portfolio import (
     allocation_data,
     what_if_records,
 )
+from deniable.charts.theme import specification
 from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
-from deniable.portfolio.allocation import Allocation, Allocator, gap_words
+from deniable.portfolio.allocation import Allocation, allocate, gap_words
 from deniable.portfolio.problem import OBJECTIVES, Portfolio
 from deniable.portfolio.rows import COLUMNS, in_columns
 from deniable.portfolio.rules import RuleOutcome, compare_rules
-from deniable.portfolio.whatif import what_if_curve
-from deniable.portfolio.words import lost, lost_title, meaning, short, verdict
+from deniable.portfolio.words import (
+    lost,
+    lost_title,
+    meaning,
+    next_gain,
+    next_nat,
+    short,
+    verdict,
+)
 
 MOST_EXPERIMENTS = 2_000
-QUICK = {"gap": 1e-3, "time_limit": 0.25}
-"""While a slider moves; what is applied is solved to the usual proof."""
 
 Row = Record
 
@@ -53,10 +58,10 @@ def question(rows: Sequence[Row], objective: str, usual: JsonObject) -> str:
 
 
 @lru_cache(maxsize=64)
-def allocator(text: str, regime: str) -> Allocator:
-    """The solver for what `question` returned, prepared once and remembered."""
+def portfolio_of(text: str) -> Portfolio:
+    """The portfolio for what `question` returned; the same object, so it is tabulated once."""
     rows, objective = json.loads(text)
-    return Allocator(Portfolio.of(rows, objective=objective), regime)
+    return Portfolio.of(rows, objective=objective)
 
 
 def view(found: Allocation) -> JsonObject:
@@ -68,7 +73,7 @@ def view(found: Allocation) -> JsonObject:
         name: data for name, data in allocation_data(found, outcomes).items() if name != "what_if"
     }
     return {
-        "lines": [_line(found, row, best) for row, best in enumerate(found.has_all.tolist())],
+        "lines": [_line(found, row, gain) for row, gain in enumerate(next_gain(found))],
         "funded": int((found.budgets_nano > 0).sum()),
         "spent": found.spent_nano / NANO,
         "total": found.total_regret,
@@ -76,6 +81,7 @@ def view(found: Allocation) -> JsonObject:
         "gap": gap_words(found.relative_gap),
         "certified": found.certified,
         "certificate": found.certificate,
+        "next_nat": next_nat(found),
         "objective": found.portfolio.objective,
         "lost_title": lost_title(found).capitalize(),
         "meaning": meaning(found),
@@ -89,7 +95,9 @@ def view(found: Allocation) -> JsonObject:
 @lru_cache(maxsize=32)
 def what_if(text: str, regime: str, points: int = 13) -> list[Record]:
     """Least loss over firm budgets from the least possible to the largest useful."""
-    return what_if_records(what_if_curve(allocator(text, regime), None, n_points=points, **QUICK))
+    portfolio = portfolio_of(text)
+    least = portfolio.cost(portfolio.min_nano) / NANO
+    return what_if_records(allocate(portfolio, least, regime=regime).what_if(n_points=points))
 
 
 def filled(name: str, datasets: Mapping[str, Sequence[Row]]) -> JsonObject:
@@ -98,20 +106,19 @@ def filled(name: str, datasets: Mapping[str, Sequence[Row]]) -> JsonObject:
     return {**specification(PANELS[name].make), "datasets": known}
 
 
-def _line(found: Allocation, row: int, has_all: bool) -> JsonObject:
+def _line(found: Allocation, row: int, gain: str) -> JsonObject:
     return {
         "id": found.portfolio.ids[row],
         "strategy": found.strategies[row],
         "budget": round(float(found.budgets[row]), 9),
         "regret": float(found.regret[row]),
         "saved": float(found.saved[row]),
-        "gain": float(found.marginal_gain[row]),
-        "at_best": has_all,
+        "gain": gain,
     }
 
 
 def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> JsonObject:
-    order, best = np.argsort(-found.budgets_nano, kind="stable")[:MOST_BARS], found.has_all
+    order, gains = np.argsort(-found.budgets_nano, kind="stable")[:MOST_BARS], next_gain(found)
     return {
         "bars": {
             "columns": ["experiment", "strategy", "budget"],
@@ -126,7 +133,7 @@ def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> JsonObject:
                 [
                     found.portfolio.ids[row],
                     f"{found.budgets[row]:.4f}",
-                    "0" if best[row] else short(found.marginal_gain[row]),
+                    gains[row],
                 ]
                 for row in order
             ],
@@ -153,13 +160,22 @@ def summaries(found: Allocation, by_rule: Mapping[str, float]) -> dict[str, str]
     more = f" {rest:,} more {verb} less, or none." if rest else ""
     return {
         "bars": f"The largest budgets.{more}",
-        "gains": "Each curve shows what one more nat would save an experiment. The next nat saves as "
-        f"much wherever budget is given: {short(found.shadow_value)} clicks, lambda"
-        + (" (a layer counts as one experiment)" if found.portfolio.members else "")
-        + ". It would save less where none is."
-        + (" Those that have all they can use are left out." if found.has_all.any() else ""),
+        "gains": _gains_summary(found),
         "what_if": f"{lost(found)} with {found.firm_budget:.3g} nats; the curve shows other budgets.",
         "rules": f"Equal split: {whole(by_rule['equal split'])}. No budget: {whole(by_rule['zero'])}, "
         f"with random arms for everybody {whole(by_rule['random arms'])}. "
         f"Each experiment's own best, whatever it costs: {whole(by_rule['best budgets'])}.",
     }
+
+
+def _gains_summary(found: Allocation) -> str:
+    words = "Each curve shows what one more nat would save an experiment. "
+    if found.shadow_value == 0:
+        return words + next_nat(found)
+    words += f"The firm's next nat saves {short(found.shadow_value)} clicks, lambda"
+    words += " (a layer counts as one experiment)." if found.portfolio.members else "."
+    full, limited = found.has_all.any(), (found.at_limit & ~found.has_all).any()
+    if full or limited:
+        kinds = ["have all they can use"] * bool(full) + ["are at their limit"] * bool(limited)
+        words += f" Experiments that {' or '.join(kinds)} are left out."
+    return words

@@ -33,8 +33,8 @@ from deniable.web import responses
 from deniable.web.access import DraftSubmission, Reader, Viewer
 from deniable.web.actions import possible
 from deniable.web.experiment_charts import PageChart, live_charts, result_charts
+from deniable.web.monitor import Monitor
 from deniable.web.overview import current_firm
-from deniable.web.watcher import Watcher
 
 router = APIRouter(include_in_schema=False)
 
@@ -92,7 +92,7 @@ def page(
         lift_charts=[one.name for one in charts if one.name.startswith("lift-")],
         actions=possible(found),
         firm=current_firm(service),
-        cost=found.cost_nano / NANO,
+        cost=found.budget_nano / NANO,
         labels=service.experiments.labels(key),
         snippets=snippets(found, str(request.base_url).rstrip("/")),
         **values,
@@ -126,8 +126,8 @@ def live(request: Request, _viewer: Reader, service: Service, key: str) -> Respo
 def _values(request: Request, service: Deniable, found: Experiment) -> JsonObject:
     """Everything that the parts fill in."""
     now = datetime.now(UTC)
-    board = Leaderboard(found, service.experiments.counts(found.key))
-    watcher: Watcher = request.app.state.watcher
+    board = Leaderboard(found, service.experiments.released_counts(found.key))
+    monitor: Monitor = request.app.state.monitor
     published = service.experiments.tables_in_force([found]).get(found.key)
     before = None
     if published is not None and published.number > 1:
@@ -147,9 +147,10 @@ def _values(request: Request, service: Deniable, found: Experiment) -> JsonObjec
         "summary": summarize(board, published, service.experiments.samples(found.key), now),
         "table": None if published is None else table_in_force(found, published, before),
         "arm_classes": arm_classes([arm.key for arm in found.arms]),
-        "grade": grade_now(found, events),
+        "grade": grade_now(found),
         "silent_after": SILENT_AFTER,
-        "health": watcher.health.get(found.key),
+        "stored": service.experiments.stored(found.key),
+        "health": monitor.health.get(found.key),
         "events": events[: -MOST_EVENTS - 1 : -1],
     }
 

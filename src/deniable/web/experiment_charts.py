@@ -15,7 +15,6 @@ from deniable.analysis.result_history import ResultHistory
 from deniable.analysis.result_records import Difference, Results
 from deniable.analysis.segment_risk import SegmentRisk
 from deniable.analysis.summary import ExperimentSummary
-from deniable.charts.cache import specification
 from deniable.charts.experiments import (
     MOST_ARMS,
     REGRET_SERIES,
@@ -24,6 +23,7 @@ from deniable.charts.experiments import (
     totals_over_time,
 )
 from deniable.charts.results import delay_curve, lift_sequence, rates_with_bands, traffic_by_arm
+from deniable.charts.theme import specification
 
 _UNITS = {"shows": "visitors", "clicks": "clicks"}
 
@@ -264,13 +264,3 @@ def _delays(health: ResultHealth) -> PageChart:
             "rows": [[percent(share, 0), duration(seconds)] for share, seconds in health.delays],
         },
     )
-
-
-def prepare() -> None:
-    """Make one chart of each kind, so that the first page finds most of the work done."""
-    specification(totals_over_time, ("old", "new"), _UNITS["shows"])
-    specification(regret_against_bound)
-    specification(segment_risks, 2, 1.0)
-    specification(lift_sequence, ("old", "new"), "old", True)
-    specification(rates_with_bands, ("old", "new"), 2, True)
-    specification(traffic_by_arm, ("old", "new"))

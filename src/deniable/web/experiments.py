@@ -27,7 +27,6 @@ FIELDS = (
     "segments",
     "budget",
     "strategy",
-    "across_time",
     "planned_visitors",
     "layer",
     "default_arm",
@@ -88,7 +87,7 @@ def export(request: Request, _viewer: Reader, service: Service) -> Response:
 
 
 def _visitors(service: Deniable, found: Found) -> dict[str, int]:
-    counts = service.experiments.all_counts(found.experiments)
+    counts = service.experiments.all_released_counts(found.experiments)
     return {key: sum(cell.shows for cell in cells) for key, cells in counts.items()}
 
 
@@ -161,7 +160,6 @@ def _written(found: Experiment) -> dict[str, str]:
         "segments": "\n".join(found.segments),
         "budget": "" if found.arm_specific else nats_text(found.budget_nano),
         "strategy": found.strategy,
-        "across_time": "yes" if found.across_time else "",
         "planned_visitors": "" if found.planned_visitors is None else str(found.planned_visitors),
         "layer": found.layer or "",
         "default_arm": found.default_arm,
@@ -210,7 +208,6 @@ def _arguments(form: Form) -> JsonObject:
         "arms": _arms(form.text("arms"), budgets),
         "segments": lines(form.text("segments")),
         "strategy": form.text("strategy") or DEFAULT_STRATEGY,
-        "across_time": bool(form.text("across_time")),
         **optional,
     }
 

@@ -9,8 +9,8 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from deniable._types import JsonObject
-from deniable.charts.cache import specification
 from deniable.charts.experiments import spending_chart
+from deniable.charts.theme import specification
 from deniable.service.http.auth import service_of
 from deniable.service.service import Deniable
 from deniable.storage.listing import Search

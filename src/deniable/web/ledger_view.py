@@ -28,13 +28,13 @@ KINDS = {
     "discard": "Draft removed",
     "start": "Started",
     "table": "Table published",
-    "scores": "Scores received",
     "pause": "Paused",
     "resume": "Resumed",
     "stop": "Stopped",
     "switch_off": "Arm switched off",
     "add_arm": "Arm added",
     "add_segment": "Segment added",
+    "restart": "Counts began again",
     "erase": "Visitors erased",
     "purge": "Old visitors erased",
     "audit": "Audited",
@@ -46,10 +46,7 @@ KINDS = {
     "approval": "Second person",
     "document": "Document issued",
     "restore": "Restored from a backup",
-    "migrate": "Store migrated",
     "clock": "Time went on",
-    "period": "Period opened (before windows)",
-    "exhaust": "Budget used up (before tombstones)",
 }
 """Every kind of entry, as people say it."""
 
@@ -145,6 +142,9 @@ def _detail(line: Commitment) -> JsonObject:
     return found if isinstance(found, dict) else {}
 
 
+_LESS = "From now on the promise is given the time of the first visit."
+
+
 def _told(kind: str, detail: JsonObject) -> str:
     budget = nats(detail.get("budget_nano", 0) / NANO)
     strategy = detail.get("strategy", "")
@@ -152,40 +152,24 @@ def _told(kind: str, detail: JsonObject) -> str:
         reason = detail.get("reason")
         words = f"At most {budget} nats in any {detail.get('window_days')} days."
         return f"{words} Reason: {reason}." if reason else words
-    if kind == "period":
-        return f"The firm's budget was {budget} nats."
     if kind == "table":
-        words = f"Number {detail.get('number', '')}, made from published counts"
-        return (
-            f"{words}, within lowest chances that never change."
-            if detail.get("band")
-            else f"{words}."
-        )
-    if kind == "scores":
-        return (
-            f"{str(detail.get('what', '')).capitalize()} of an external model, for the next table."
-        )
+        return f"Number {detail.get('number', '')}, made from published counts."
     if kind == "start" and detail.get("layer"):
         return f"In the layer {detail['layer']}."
-    if kind == "migrate":
-        return "What counted before still counts; the first table was published."
     if kind == "note":
         return str(detail.get("text", ""))
     if kind == "label":
         found = [f"Owner: {detail.get('owner') or 'nobody'}", *map(str, detail.get("tags", ()))]
         return ", ".join(found) + "."
     if kind in ("create", "redraft"):
-        asked = ", across time" if detail.get("across_time") else ""
-        return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy{asked}."
+        return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy."
     if kind == "replan":
         return f"Budget {budget}, {strategy} strategy."
     if kind == "stop":
         winner = detail.get("winner")
         return f"Everybody gets {winner} from now on." if winner else "Without a winner."
     if kind == "switch_off":
-        grade = detail.get("grade")
-        words = f"New visitors no longer get {detail.get('arm', '')}."
-        return f"{words} Grade of the new version: {grade}." if grade else words
+        return f"New visitors no longer get {detail.get('arm', '')}. {_LESS}"
     if kind == "access":
         return _access(detail)
     if kind == "settings":
@@ -199,14 +183,15 @@ def _told(kind: str, detail: JsonObject) -> str:
         rows = f"{whole(detail['rows'])} rows in" if "rows" in detail else "In"
         return f"{rows} the shape {detail.get('shape', '')}."
     if kind == "add_arm":
-        words = f"New visitors can get {detail.get('arm', '')}."
-        return f"{words} Grade of the new version: {detail.get('grade')}."
+        return f"New visitors can get {detail.get('arm', '')}. {_LESS}"
+    if kind == "restart":
+        return f"The tables after number {detail.get('after')} learn from zero."
     if kind == "add_segment":
         return f"The tables after number {detail.get('after')} have a row for it."
     if kind == "audit":
         return str(detail.get("verdict", ""))
     if kind == "document":
-        title, _ = DOCUMENTS.get(str(detail.get("as")), ("Document", None))
+        title = DOCUMENTS.get(str(detail.get("as")), "Document")
         return f"{title} {detail.get('number')}."
     if kind in ("erase", "purge") and "decisions" in detail:
         count = detail["decisions"]

@@ -1,6 +1,6 @@
 """The overview: the firm's budget, what runs, how it does, and what needs a look.
 
-Everything on it comes from counters and from what the watcher found: it does not grow with decisions.
+Everything on it comes from counters and from what the tracker found: it does not grow with decisions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deniable.storage.records import Experiment, Firm, PublishedTable
 from deniable.web import responses
 from deniable.web.access import PrivacySubmission, Reader, Viewer
 from deniable.web.listing import LIVE, Listing, csv_answer, pages
-from deniable.web.watcher import Watcher
+from deniable.web.monitor import Monitor
 
 if TYPE_CHECKING:
     from deniable.service.demo import TrackerScore
@@ -61,7 +61,7 @@ def _page(
     typed: responses.Typed = responses.NOTHING_TYPED,
 ) -> Response:
     """The page; after a refusal with the firm's budget as it was typed."""
-    watcher: Watcher = request.app.state.watcher
+    monitor: Monitor = request.app.state.monitor
     firm, totals = current_firm(service), service.experiments.totals()
     listing = _listing(request)
     found = service.experiments.find(listing.search())
@@ -78,7 +78,7 @@ def _page(
         listing=listing,
         found=found,
         pages=pages(found.total),
-        rows=_rows(service, found, watcher.health),
+        rows=_rows(service, found, monitor.health),
         live=sum(totals.get(status, 0) for status in LIVE),
         owners=owners,
         tags=tags,
@@ -94,11 +94,11 @@ def _page(
 def live(request: Request, _viewer: Reader, service: Service) -> Response:
     """What changes on the page while somebody looks at it."""
     responses.mark_active(request)
-    watcher: Watcher = request.app.state.watcher
+    monitor: Monitor = request.app.state.monitor
     found = service.experiments.find(_listing(request).search())
     parts = {
         "running-rows": responses.rendered(
-            "parts/running.html", rows=_rows(service, found, watcher.health)
+            "parts/running.html", rows=_rows(service, found, monitor.health)
         )
     }
     score = _score(service) if request.app.state.demo else None
@@ -115,7 +115,7 @@ def live(request: Request, _viewer: Reader, service: Service) -> Response:
 def export(request: Request, _viewer: Reader, service: Service) -> Response:
     """The listed experiments as a file, all pages of it."""
     found = service.experiments.find(_listing(request).search(everything=True))
-    watcher: Watcher = request.app.state.watcher
+    monitor: Monitor = request.app.state.monitor
     columns = (
         *("experiment", "status", "owner", "tags", "budget_nats", "visitors"),
         *("random_share", "click_rate", "against_random", "as_designed"),
@@ -136,7 +136,7 @@ def export(request: Request, _viewer: Reader, service: Service) -> Response:
                 row.gain,
                 None if row.health is None else row.health.as_designed,
             )
-            for row in _rows(service, found, watcher.health)
+            for row in _rows(service, found, monitor.health)
         ),
     )
 
@@ -184,7 +184,7 @@ def _listing(request: Request) -> Listing:
 
 
 def _rows(service: Deniable, found: Found, health: dict[str, Health]) -> list[Row]:
-    counts = service.experiments.all_counts(found.experiments)
+    counts = service.experiments.all_released_counts(found.experiments)
     tables = service.experiments.tables_in_force(found.experiments)
     return [
         _row(Leaderboard(one, counts[one.key]), tables.get(one.key), health, found.labels[one.key])
@@ -207,9 +207,9 @@ def _row(
 
 
 def _alerts(request: Request, firm: Firm | None) -> list[Alert]:
-    watcher: Watcher = request.app.state.watcher
+    monitor: Monitor = request.app.state.monitor
     figures = service_of(request).figures
-    return alerts(firm, watcher.leaderboards(), watcher.health, figures)
+    return alerts(firm, monitor.leaderboards(), monitor.health, figures)
 
 
 def _drafts(service: Deniable, totals: dict[str, int]) -> tuple[Experiment, ...]:
@@ -219,7 +219,7 @@ def _drafts(service: Deniable, totals: dict[str, int]) -> tuple[Experiment, ...]
 
 
 def _score(service: Deniable) -> TrackerScore | None:
-    """What the demo's watcher guesses; None where its experiment is gone."""
+    """What the demo's tracker guesses; None where its experiment is gone."""
     from deniable.service.demo import tracker_score
 
     try:

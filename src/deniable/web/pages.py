@@ -4,10 +4,6 @@ A page is a module of this package with a `router` (FastAPI). To add one: write 
 to MODULES, and its place in the header to NAVIGATION. Routes take `Reader`, `Submission`
 and so on from `deniable.web.access`, which check who asks, and answer with `show` or `redirect` from
 `deniable.web.responses`. `tests/web/test_roles.py` says which scope each route needs.
-
-What first visits would wait for is done in a thread once the service is ready and nobody looks. A visit
-that comes sooner does its own part: specifications of charts and compiled templates are in the cache
-folder since the first start, so that part is small.
 """
 
 from __future__ import annotations
@@ -15,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import cast
 from urllib.parse import quote
@@ -26,25 +20,12 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from deniable.charts.cache import specification
-from deniable.charts.experiments import spending_chart
-from deniable.charts.planning import PANELS as PLAN_PANELS
-from deniable.charts.portfolio import PANELS as ALLOCATION_PANELS
 from deniable.errors import DeniableError
-from deniable.portfolio.table import csv_rows
 from deniable.service.http.app import Application
 from deniable.service.http.messages import Problem, problem_of
-from deniable.web import (
-    allocation_view,
-    experiment_charts,
-    planner,
-    planner_setting,
-    portfolio,
-    responses,
-    static,
-)
+from deniable.web import responses
 from deniable.web.access import Signer, TrustedProxy, viewer_of
-from deniable.web.watcher import Watcher
+from deniable.web.monitor import Monitor
 
 MODULES = (
     "static",
@@ -110,18 +91,18 @@ def mount(
     api.state.demo = demo
     api.state.seen_at = time.monotonic()
     api.state.learned = {}
+    api.state.measuring = threading.Lock()
     api.state.demo_key = demo_key
     api.state.proxy = proxy or TrustedProxy()
     api.state.webhook = False
-    api.state.watcher = Watcher(api.state.service)
-    application.companions.append(api.state.watcher)
+    api.state.monitor = Monitor(api.state.service)
+    application.companions.append(api.state.monitor)
     application.upload_paths = UPLOAD_PATHS
     routers = [import_module(f"deniable.web.{name}").router for name in MODULES]
     # Not included, for the reason given in `make_api`.
     api.router.routes[:0] = [route for router in routers for route in router.routes]
     for kind in _REFUSALS:
         _tell_people(api, kind)
-    application.companions.append(Preparation(lambda: api.state.seen_at))
     return application
 
 
@@ -174,76 +155,3 @@ def _problem(error: Exception) -> Problem:
         first = error.errors()[0]
         return Problem(422, "invalid-argument", f"{first['loc'][-1]}: {first['msg']}")
     return problem_of(error)
-
-
-# -- what first visits would wait for --------------------------------------------------------------
-
-FIRST_SECONDS = 10.0
-"""After the start; whoever comes first is answered first."""
-QUIET_SECONDS = 1.0
-"""Without a visit, before the next part is done: a visit meanwhile would take twice as long."""
-
-
-def _templates() -> None:
-    for name in responses.environment().list_templates():
-        responses.environment().get_template(name)
-
-
-def _charts() -> None:
-    for panel in (*PLAN_PANELS.values(), *ALLOCATION_PANELS.values()):
-        specification(panel.make)
-    specification(spending_chart)
-    experiment_charts.prepare()
-
-
-def _plan() -> None:
-    planner.view(planner_setting.Setting())
-
-
-def _allocation() -> None:
-    rows = allocation_view.checked_rows(csv_rows(portfolio.EXAMPLE))
-    solver = allocation_view.allocator(allocation_view.question(rows, "", {}), "flexible")
-    allocation_view.view(solver.allocate(portfolio.USUAL_BUDGET, **allocation_view.QUICK))
-
-
-PARTS: tuple[Callable[[], object], ...] = (
-    _templates,
-    _charts,
-    _plan,
-    _allocation,
-    partial(import_module, "numpy.random"),  # chances of arms
-    partial(import_module, "scipy.special"),  # p-values of audits
-    partial(import_module, "altair"),  # charts with arms that were never drawn
-)
-"""In the order in which they are done."""
-
-
-class Preparation(threading.Thread):
-    """Does every part once, while nobody looks at a page.
-
-    Args:
-        seen_at: the monotonic time of the last visit.
-    """
-
-    def __init__(self, seen_at: Callable[[], float]) -> None:
-        super().__init__(name="deniable-preparation", daemon=True)
-        self._seen_at = seen_at
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        """See threading.Thread."""
-        static.vega_bundle()  # a file, but for the first start ever: then it takes seconds elsewhere
-        self._ended.wait(FIRST_SECONDS)
-        for part in PARTS:
-            while not self._ended.is_set() and self._quiet_in() > 0:
-                self._ended.wait(self._quiet_in())
-            if self._ended.is_set():
-                return
-            part()
-
-    def end(self) -> None:
-        """Do no further part; the present one may outlive this."""
-        self._ended.set()
-
-    def _quiet_in(self) -> float:
-        return self._seen_at() + QUIET_SECONDS - time.monotonic()

@@ -17,8 +17,8 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from deniable._types import JsonObject, Record
-from deniable.charts.cache import specification
 from deniable.charts.planning import PANELS, plan_data
+from deniable.charts.theme import specification
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.planning import report
 from deniable.planning.arm_plan import arm_cost_words
@@ -35,7 +35,7 @@ router = APIRouter(prefix="/planner", include_in_schema=False)
 
 SLIDER_TOP = 8.0
 
-_TYPED = ("key", "arm_names", "segment_names", "layer", "strategy", "across_time")
+_TYPED = ("key", "arm_names", "segment_names", "layer", "strategy")
 """What a draft needs beside the plan; kept where it is refused."""
 
 _FIELD_OF = {
@@ -51,7 +51,7 @@ def view(setting: Setting) -> JsonObject:
     planned, by_arm = setting.plan(), setting.arm_plan()
     datasets = plan_data(planned)
     allowed = setting.max_belief
-    reached = planned.trace.highest_belief if planned.trace else planned.highest_belief
+    reached = planned.highest_belief
     return {
         "plan": planned,
         "by_arm": by_arm,
@@ -67,7 +67,6 @@ def view(setting: Setting) -> JsonObject:
         "example": report.lift_words(planned),
         "copies": _copies(setting, planned),
         "by_arm_cost": arm_cost_words(by_arm) if by_arm else "",
-        "trace_words": report.trace_words(planned),
         "reached": reached,
         "at_one": float(highest_belief(planned.prior, 1)),
         "over_limit": allowed is not None and 100 * reached > allowed + 1e-9,
@@ -227,9 +226,7 @@ def create(request: Request, form: DraftSubmission) -> Response:
             arms=_arms(form, setting),
             segments=_names("segment_names", form, setting.segments),
             budget=None if setting.arm_budgets else planned.budget,
-            trace_budget=setting.trace_budget,
             strategy=strategy,
-            across_time=bool(typed["across_time"]),
             planned_visitors=setting.visitors,
             layer=typed["layer"] or None,
         )
@@ -270,7 +267,7 @@ def _beside(error: DeniableError) -> dict[str, str]:
 
 
 def _icons(planned: Plan) -> dict[str, int]:
-    """Whole people out of 100; what a watcher might learn is rounded up, chance down."""
+    """Whole people out of 100; what a tracker might learn is rounded up, chance down."""
     before = round(100 * planned.prior)
     random = planned.strategies[planned.recommendation.strategy].drawn_by_lot
     return {

@@ -22,7 +22,7 @@ NONE = "none"
 """In a query string: nothing is known or limited, although the page would fill something in."""
 
 PREFILLED = {"max_belief": "50", "base_rate": "5"}
-"""What the page fills in where a query says nothing: a watcher never becomes more sure than not, and a
+"""What the page fills in where a query says nothing: a tracker never becomes more sure than not, and a
 usual click rate. In percent."""
 
 LABELS = {
@@ -33,8 +33,7 @@ LABELS = {
     "prior": "Belief before",
     "budget": "Privacy budget",
     "arm_budgets": "A budget for each arm",
-    "max_belief": "A watcher may believe at most",
-    "trace_budget": "Trace budget",
+    "max_belief": "A tracker may believe at most",
     "base_rate": "Usual click rate",
     "lift": "How much arms usually differ",
     "heterogeneity": "Differs by segment",
@@ -50,11 +49,10 @@ class Setting:
         arms: how many.
         visitors: how many are planned for.
         segments: how many.
-        prior: the watcher's belief before, in percent.
+        prior: the tracker's belief before, in percent.
         budget: in nats; None takes the recommended one.
         arm_budgets: one for each arm, or empty.
-        max_belief: the most that a watcher may come to believe, in percent, or None.
-        trace_budget: in nats, or None.
+        max_belief: the most that a tracker may come to believe, in percent, or None.
         shares: sizes of the segments, in any unit, or empty for equal ones.
         base_rate: the usual click rate, in percent; None where nothing is known.
         lift: how much arms usually differ, in percent of it.
@@ -69,7 +67,6 @@ class Setting:
     budget: float | None = None
     arm_budgets: tuple[float, ...] = ()
     max_belief: float | None = None
-    trace_budget: float | None = None
     shares: tuple[float, ...] = ()
     base_rate: float | None = None
     lift: float = 100 * LIFT
@@ -88,7 +85,7 @@ class Setting:
         }
         if self.base_rate is not None:
             pairs |= {"lift": f"{self.lift:.6g}", "heterogeneity": f"{self.heterogeneity:.6g}"}
-        for name in ("budget", "trace_budget", "per_day"):
+        for name in ("budget", "per_day"):
             if getattr(self, name) is not None:
                 pairs[name] = f"{getattr(self, name):.12g}"
         for name in ("arm_budgets", "shares"):
@@ -106,12 +103,10 @@ class Setting:
             prior=self.prior / 100,
             budget=max(self.arm_budgets) if self.arm_budgets else self.budget,
             max_belief=None if self.max_belief is None else self.max_belief / 100,
-            trace_budget=self.trace_budget,
             base_rate=None if self.base_rate is None else self.base_rate / 100,
             lift=self.lift / 100,
             heterogeneity=self.heterogeneity / 100,
             per_day=self.per_day,
-            simulate=False,  # a page does not wait for it
         )
 
     def parts(self) -> list[float] | None:
@@ -174,7 +169,6 @@ def read_setting(given: Mapping[str, str]) -> Setting:
         budget=optional("budget", 0, MAX_BUDGET),
         arm_budgets=budgets,
         max_belief=optional("max_belief", prior, MOST_BELIEF),
-        trace_budget=optional("trace_budget", 0.001, MAX_BUDGET),
         shares=shares,
         base_rate=optional("base_rate", 0.0001, 99),
         lift=number("lift", texts["lift"] or f"{usual.lift}", 0.01, 100),
@@ -224,8 +218,6 @@ def toml(setting: Setting) -> str:
         text.append(f"budget = {setting.budget:.10g}")
     if setting.max_belief is not None:
         text.append(f"max_belief = {setting.max_belief / 100:.10g}")
-    if setting.trace_budget is not None:
-        text.append(f"trace_budget = {setting.trace_budget:.10g}")
     return "\n".join(text) + "\n"
 
 

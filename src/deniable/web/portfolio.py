@@ -21,13 +21,12 @@ from deniable.errors import (
     InvalidArgumentError,
     UnknownNameError,
 )
-from deniable.portfolio.allocation import Allocation
+from deniable.portfolio.allocation import Allocation, allocate
 from deniable.portfolio.problem import regimes
 from deniable.portfolio.table import csv_rows
 from deniable.service.http.auth import service_of
 from deniable.service.service import Deniable
 from deniable.storage.records import MICRO, Experiment
-from deniable.strategies import STRATEGIES
 from deniable.web import allocation_view, responses
 from deniable.web.access import DraftSubmission, Form, Reader, ReaderSubmission
 
@@ -85,8 +84,8 @@ def portfolio(request: Request, viewer: Reader) -> Response:
 
 @router.post("/data")
 async def data(request: Request, _form: ReaderSubmission) -> Response:
-    """One allocation: quick while the slider moves."""
-    return await _answered(request, _quick)
+    """One allocation."""
+    return await _answered(request, _divided)
 
 
 @router.post("/what-if")
@@ -152,8 +151,8 @@ def _usual_rate(service: Deniable, live: Sequence[Experiment]) -> str:
 
 
 def _has_bound(experiment: Experiment) -> bool:
-    """Whether theory says what its budget buys: not of a model outside, nor without a plan."""
-    return experiment.planned_visitors is not None and experiment.strategy in STRATEGIES
+    """Whether theory says what its budget buys, for which it needs a planned number of visitors."""
+    return experiment.planned_visitors is not None
 
 
 def _joint_nano(experiments: Sequence[Experiment]) -> int:
@@ -161,7 +160,7 @@ def _joint_nano(experiments: Sequence[Experiment]) -> int:
     layers: dict[str, int] = {}
     for experiment in experiments:
         place = experiment.layer or f"alone {experiment.id}"
-        layers[place] = max(layers.get(place, 0), experiment.cost_nano)
+        layers[place] = max(layers.get(place, 0), experiment.budget_nano)
     return sum(layers.values())
 
 
@@ -182,18 +181,27 @@ def _row(experiment: Experiment) -> JsonObject:
 
 async def _answered(request: Request, work: Callable[[JsonObject], JsonObject]) -> Response:
     try:
-        asked = await request.json()
-        if not isinstance(asked, dict):
-            raise InvalidArgumentError("body", "...", "an object")
+        asked = await _question_of(request)
         return JSONResponse(await asyncio.to_thread(work, asked), headers=responses.HEADERS)
     except (ValueError, TypeError, AttributeError) as error:  # also every refusal of the solver
         told = str(error) if isinstance(error, DeniableError) else "That is not a portfolio."
         return JSONResponse({"wrong": told[:600]}, 422, responses.HEADERS)
 
 
-def _quick(asked: JsonObject) -> JsonObject:
+async def _question_of(request: Request) -> JsonObject:
+    """The body, which must be a JSON object."""
+    try:
+        found = await request.json()
+    except RuntimeError:  # a form, which was read with its token, or JSON that is nested too deeply
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidArgumentError("body", "...", "a JSON object")
+    return found
+
+
+def _divided(asked: JsonObject) -> JsonObject:
     rows, text, regime, available = _question(asked)
-    found = allocation_view.allocator(text, regime).allocate(available, **allocation_view.QUICK)
+    found = allocate(allocation_view.portfolio_of(text), available, regime=regime)
     return {"rows": rows, **allocation_view.view(found)}
 
 
@@ -224,7 +232,7 @@ def _proven(form: Form) -> Allocation:
     asked = {name: form.text(name) for name in names}
     raw = json.loads(text) if isinstance(text, str) and text else []
     _, text, regime, available = _question({**asked, "rows": raw})
-    return allocation_view.allocator(text, regime).allocate(available)
+    return allocate(allocation_view.portfolio_of(text), available, regime=regime)
 
 
 def _applied(service: Deniable, form: Form) -> int:

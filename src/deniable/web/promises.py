@@ -8,20 +8,16 @@ from threading import Lock
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from deniable.audit.save import can_print
 from deniable.documents import rendering
-from deniable.documents.assembly import CHECKING, KINDS
-from deniable.documents.kinds import AUDIT, SIGNING
+from deniable.documents.assembly import KINDS
 from deniable.errors import UnknownNameError
+from deniable.report.save import can_print
 from deniable.service.http.auth import service_of
 from deniable.storage.commitments import actor_in_words, current_actor
 from deniable.web import ledger_view, responses
 from deniable.web.access import AuditSubmission, PrivacySubmission, Reader
 
 router = APIRouter(prefix="/ledger", include_in_schema=False)
-
-ON_PAPER_ONLY = (SIGNING, AUDIT, CHECKING)
-"""Sections of the statement for which the page has something else."""
 
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -38,7 +34,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
     service = service_of(request)
     experiment = service.experiments.get(key)
     made = service.documents.draft(key, "statement", planned=True)
-    sections = [section for section in made.sections if section.title not in ON_PAPER_ONLY]
+    sections = [section for section in made.sections if not section.paper]
     annex = next(place for place, section in enumerate(sections) if section.annex)
     audits, _ = service.ledger.page(experiment=key, kinds=("audit",), limit=1)
     return responses.show(
@@ -52,7 +48,7 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         results=service.experiments.results(key),
         audit=ledger_view.latest_audits(audits).get(key),
         documents=service.documents.all(key)[::-1],
-        kinds={kind: name for kind, (name, _) in KINDS.items()},
+        kinds=KINDS,
         can_print=can_print(),
         firm_name=service.firm.settings().name,
     )
@@ -84,7 +80,9 @@ async def issue(request: Request, key: str, form: PrivacySubmission) -> Response
         actor=actor_in_words(current_actor()),
     )
     place = f"/ledger/promises/{issued.experiment}#documents"
-    told = f"Issued {issued.number}: {KINDS[issued.kind][0].lower()}, entry {issued.seq} of the ledger."
+    told = (
+        f"Issued {issued.number}: {KINDS[issued.kind].lower()}, entry {issued.seq} of the ledger."
+    )
     return responses.redirect(request, place, told)
 
 

@@ -30,8 +30,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from deniable._compile import cache_folder
-from deniable.documents import rendering
 from deniable.errors import DeniableError, InvalidArgumentError
+from deniable.report.html import SIGNED, is_kind
 from deniable.service.http.messages import problem_of
 from deniable.web import static, wording
 from deniable.web.access import Viewer, signer_of
@@ -83,7 +83,7 @@ NOTHING_TYPED = Typed({})
 def environment() -> Environment:
     """The templates; all that is filled in is escaped, and what is missing is an error."""
     made = Environment(
-        loader=ChoiceLoader([PackageLoader("deniable.web"), PackageLoader("deniable.documents")]),
+        loader=ChoiceLoader([PackageLoader("deniable.web"), PackageLoader("deniable.report")]),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -91,10 +91,9 @@ def environment() -> Environment:
         auto_reload=False,  # they do not change while the service runs
         bytecode_cache=_compiled_templates(),
     )
-    made.globals.update(asset=static.address, navigation=NAVIGATION, signed=rendering.SIGNED)
-    made.globals["draft"] = rendering.DRAFT
+    made.globals.update(asset=static.address, navigation=NAVIGATION, signed=SIGNED)
     made.filters.update(wording.FILTERS, with_glossary=with_glossary)
-    made.tests["kind"] = rendering.is_kind
+    made.tests["kind"] = is_kind
     return made
 
 
@@ -245,10 +244,10 @@ TERMS: dict[str, str] = {
     "odds": "A probability divided by that of the opposite. 20% is odds of 1 to 4; twice those "
     "odds, 2 to 4, is 33%.",
     "segment": "The group that the firm puts a visitor in. It is the secret that is protected.",
-    "watcher": "Anyone outside the firm who sees what visitors are shown: an analytics script, an "
+    "tracker": "Anyone outside the firm who sees what visitors are shown: an analytics script, an "
     "advertising network, a browser extension.",
-    "across time": "The promise also holds for a watcher who does not know when a visitor first came.",
-    "given the time": "The promise holds for a watcher who knows when a visitor first came. A watcher "
+    "across time": "The promise also holds for a tracker who does not know when a visitor first came.",
+    "given the time": "The promise holds for a tracker who knows when a visitor first came. A tracker "
     "who does not know could learn a little more, because chances change over time.",
 }
 """Word -> what it means, in at most two sentences."""

@@ -23,6 +23,8 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from deniable._compile import cache_folder
+
 router = APIRouter(include_in_schema=False)
 
 BUNDLE = "vega.js"
@@ -98,8 +100,7 @@ def vega_bundle() -> bytes:
 
 @cache
 def _bundle() -> bytes:
-    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    kept = Path(folder) / "deniable" / f"vega-{version('vl-convert-python')}.js.gz"
+    kept = cache_folder() / f"vega-{version('vl-convert-python')}.js.gz"
     with suppress(OSError):
         return kept.read_bytes()
     # In a process of its own: it takes seconds, in which no other thread of this one would run.

@@ -17,7 +17,7 @@ from deniable._formatting import (
     signed_percent,
     whole,
 )
-from deniable.documents import words
+from deniable.documents import limits
 from deniable.errors import NANO
 from deniable.storage.commitments import actor_in_words
 from deniable.storage.records import SCOPES, Commitment, Scope
@@ -29,16 +29,16 @@ def factor(budget: float) -> str:
     >>> factor(1.0), factor(0.0), factor(0.4), factor(12.0)
     ('2.72', '1', '1.5', '163,000')
     """
-    return "more than a trillion" if budget > 30 else words.factor(math.ceil(budget * NANO))
+    return "more than a trillion" if budget > 30 else limits.factor(math.ceil(budget * NANO))
 
 
 def odds_words(budget: float) -> str:
-    """What a budget lets a watcher do: to the odds, and to a belief of 20%.
+    """What a budget lets a tracker do: to the odds, and to a belief of 20%.
 
     >>> odds_words(1.0)
     'odds move at most 2.72 times: from 20% to at most 40.5%'
     """
-    belief = "practically 100%" if budget > 30 else words.at_most(_after(budget))
+    belief = "practically 100%" if budget > 30 else limits.at_most(_after(budget))
     return f"odds move at most {factor(budget)} times: from 20% to at most {belief}"
 
 
@@ -54,7 +54,7 @@ def severity(budget: float) -> str:
 
 
 def _after(budget: float) -> Fraction:
-    return words.highest(Fraction(1, 5), math.ceil(budget * NANO))
+    return limits.highest(Fraction(1, 5), math.ceil(budget * NANO))
 
 
 def moment(time: datetime | None) -> str:
@@ -85,8 +85,7 @@ _EVENTS = {
     "switch_off": "Arm switched off",
     "add_arm": "Arm added",
     "add_segment": "Segment added",
-    "exhaust": "Budget exhausted: new visitors get an arm that says nothing about them",
-    "migrate": "Store migrated; the first table was published",
+    "restart": "Counts began again",
     "erase": "Visitors erased on request",
     "purge": "Old visitors purged",
     "redraft": "Draft changed",
@@ -114,8 +113,7 @@ def event_words(event: Commitment) -> str:
         told += f"; everybody gets {detail['winner']}"
     if event.kind in ("switch_off", "add_arm"):
         told += f": {detail.get('arm')}"
-        if detail.get("grade"):
-            told += f"; version {detail.get('version')}, {detail['grade']}"
+        told += f"; version {detail.get('version')}, given the time"
     if event.kind == "export":
         told += f", in the shape {detail.get('shape')}"
     if event.amount_nano:
@@ -138,7 +136,6 @@ def role_name(role: str) -> str:
 SCOPE_WORDS: dict[Scope, str] = {
     "decide": "request arms",
     "reward": "report rewards",
-    "scores": "send a model’s scores",
     "read": "see everything but single visitors",
     "draft": "create and change drafts",
     "run": "start, pause, stop and promote",

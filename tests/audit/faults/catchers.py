@@ -6,6 +6,7 @@ all of them say no, at levels at which chance plays no part.
 
 from __future__ import annotations
 
+import csv
 import logging
 import os
 import re
@@ -20,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy.stats import wilcoxon
-from tests.audit.canary_site import live
+from scipy.stats import chi2_contingency, wilcoxon
 from tests.patience import PATIENCE
 from tests.promise.support import taught
 from tests.service.http.site import Site, running_site
@@ -100,10 +100,6 @@ def audit_firm(world: World) -> bool:
         return True
 
 
-def audit_live(world: World) -> bool:
-    return not live(world.site, visitors=2_000).sound
-
-
 def audit_of_log(world: World) -> bool:
     world.visited()
     path = world.folder / "log.parquet"
@@ -146,6 +142,49 @@ def shape_of_answers(world: World) -> bool:
     bodies = {key[3] for key in seen if "flags" not in key[0] or "checkout" in key[0]}  # type: ignore[index]
     bulk = {key[3] for key in seen} - bodies  # type: ignore[index]
     return not (alike and bodies == expected and all("explored" not in one for one in bulk))
+
+
+def one_arm_per_visitor(world: World) -> bool:
+    """Who comes again, with the same segment or another, gets the same answer."""
+    names = [f"again-{number}" for number in range(200)]
+    answers = [
+        world.service.decide_batch("checkout", [(name, segment) for name in names])
+        for segment in (SEGMENTS[0], SEGMENTS[0], SEGMENTS[1], "other")
+    ]
+    return any(other != answers[0] for other in answers)
+
+
+def stored_as_answered(world: World) -> bool:
+    """The private log has the arm and the segment of every answer."""
+    asked = [(f"stored-{number}", SEGMENTS[number % 2]) for number in range(400)]
+    answers = world.service.decide_batch("checkout", asked)
+    path = world.folder / "stored.csv"
+    world.service.ledger.export(path, experiment="checkout")
+    with path.open(newline="") as file:
+        stored = {row["decision"]: (row["shown"], row["segment"]) for row in csv.DictReader(file)}
+    return any(
+        stored.get(one.id) != (one.arm, segment)
+        for one, (_, segment) in zip(answers, asked, strict=True)
+    )
+
+
+def ids_tell_nothing(world: World) -> bool:
+    """No bit of the ids depends on the segment or the arm: chi-square tests of all bits together."""
+    asked = [(f"id-{number}", SEGMENTS[number % 2]) for number in range(4_000)]
+    answers = world.service.decide_batch("checkout", asked)
+    cells = [(one.arm, segment) for one, (_, segment) in zip(answers, asked, strict=True)]
+    total = Counter(cells)
+    smallest, tested = 1.0, 0
+    for bit in range(128):
+        ones = Counter(
+            cell for cell, one in zip(cells, answers, strict=True) if int(one.id, 16) >> bit & 1
+        )
+        if not 0 < ones.total() < len(cells):
+            continue  # the same in all ids: the experiment's tag, and the batch's mark
+        table = [[ones[cell], total[cell] - ones[cell]] for cell in total]
+        smallest = min(smallest, float(chi2_contingency(table, correction=False).pvalue))
+        tested += 1
+    return smallest * tested < RANK_LEVEL
 
 
 def logs_and_metrics(world: World) -> bool:
@@ -309,11 +348,13 @@ def time_by_segment(world: World) -> bool:
 CATCHERS: dict[str, Callable[[World], bool]] = {
     "audit experiment": audit_experiment,
     "audit firm": audit_firm,
-    "audit live": audit_live,
     "audit log": audit_of_log,
     "ledger verify": ledger_verification,
     "exact check at publication": exact_publication,
     "shape of answers": shape_of_answers,
+    "one arm per visitor": one_arm_per_visitor,
+    "stored as answered": stored_as_answered,
+    "ids tell nothing": ids_tell_nothing,
     "logs and metrics": logs_and_metrics,
     "system entropy": system_entropy,
     "commit before answer": commit_before_answer,

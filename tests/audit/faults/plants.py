@@ -9,18 +9,20 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 from tests.audit.faults.catchers import SEGMENTS, World
 from tests.audit.recipes import MakeTable, publishes
+from tests.promise.support import taught
 
 from deniable.errors import InvalidArgumentError
-from deniable.privacy.tables import Row, Table, thresholds
-from deniable.service import batch, experiment_state, jobs
+from deniable.privacy.tables import Row, Table, draw, thresholds
+from deniable.service import batch, experiment_state, jobs, table_making
 from deniable.service.batch import ENTROPY, MARK_BYTES, JobBatch
 from deniable.service.drafts import NewArm
 from deniable.service.experiment_state import ExperimentState, system_bytes
@@ -31,7 +33,8 @@ from deniable.service.ids import VisitorHash
 from deniable.service.jobs import checked_segment
 from deniable.storage import account, promises, sqlite_connections
 from deniable.storage.records import Decision, Role
-from deniable.storage.schema import experiments
+from deniable.storage.schema import answers, experiments, tombstones
+from deniable.storage.schema import rewards as reward_rows
 from deniable.strategies.recipe import Recipe
 from deniable.strategies.rules import Counts
 
@@ -51,6 +54,7 @@ class Fault:
         running: whether it is built into a service that runs and has learned.
         decisions: visitors of each segment that audits need to notice it.
         arms: of the experiment.
+        checks: of the checks of `audit experiment`, those that must find it.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Fault:
     running: bool = False
     decisions: int = 3_000
     arms: tuple[str | NewArm, ...] = ("x", "y", "z")
+    checks: tuple[str, ...] = ()
 
 
 def tilted(row: Row, nats: float) -> Row:
@@ -82,7 +87,7 @@ def _unchecked(patch: Patch, make: MakeTable) -> None:
 def _honest_excess(patch: Patch) -> None:
     def loose(recipe: Recipe, counts: Counts) -> Table:
         table = Recipe.table(recipe, counts)
-        return Table(tuple(tilted(row, 0.05) for row in table.rows), table.zero)
+        return Table(tuple(tilted(row, 0.05) for row in table.rows), table.unlisted)
 
     _unchecked(patch, loose)
 
@@ -120,20 +125,12 @@ def _fresh_draws(patch: Patch) -> None:
 def _hash_bucketing(patch: Patch) -> None:
     real = batch.drawn
 
-    def drawn(state: Any, visitors: Sequence[Any], *more: Any) -> Any:
-        points = [sha256(one[0]).digest()[:8] for one in visitors]
-        patch.setattr(
-            batch,
-            "system_bytes",
-            lambda _size: (
-                os.urandom(MARK_BYTES)
-                + b"".join(point + os.urandom(ENTROPY.size - 8) for point in points)
-            ),
+    def drawn(state: Any, visitors: Sequence[Any], _random: bytes, *more: Any) -> Any:
+        hashed = b"".join(
+            sha256(visitor).digest()[:8] + os.urandom(ENTROPY.size - 8)
+            for visitor, _, _ in visitors
         )
-        try:
-            return real(state, visitors, *more)
-        finally:
-            patch.setattr(batch, "system_bytes", system_bytes)
+        return real(state, visitors, os.urandom(MARK_BYTES) + hashed, *more)
 
     patch.setattr(batch, "drawn", drawn)
 
@@ -249,8 +246,8 @@ def _early_answers(patch: Patch) -> None:
     real = JobBatch.store
 
     def store(self: JobBatch) -> Any:
-        for job, answers in self.answers:
-            job.answers = answers
+        for job, given in self.answers:
+            job.answers = given
             job.done(job)
             job.done = lambda _job: None
         return real(self)
@@ -310,6 +307,130 @@ def _edited(world: World) -> None:
         )
 
 
+def _no_tombstones(patch: Patch) -> None:
+    patch.setattr(batch, "tombstone", lambda *_: os.urandom(16))
+
+
+def _erased_and_back(world: World) -> None:
+    names = [f"gone-{number}" for number in range(20)]
+    for _ in range(2):
+        world.service.decide_batch("checkout", [(name, SEGMENTS[0]) for name in names])
+        world.service.visitors.erase(names[:-1])
+    world.service.decide_batch("checkout", [(name, SEGMENTS[0]) for name in names])
+
+
+def _table_after_click(patch: Patch) -> None:
+    """Where there is a reward since the last table, the next one is made at once."""
+    real = table_making.growth
+    rewards: list[int] = []
+
+    def growth(connection: Any, experiment: Any) -> Any:
+        grown = real(connection, experiment)
+        rewards.append(connection.execute(select(func.count()).select_from(reward_rows)).scalar())
+        clicked = len(rewards) > 1 and rewards[-1] > rewards[-2]
+        return grown._replace(due=sum(grown.stored.values())) if clicked else grown
+
+    patch.setattr(table_making, "growth", growth)
+
+
+def _click(world: World) -> None:
+    for number in range(2):
+        shown = world.service.decide("checkout", f"clicker-{number}", SEGMENTS[0])
+        world.service.reward(shown.id, 1)
+        world.service._publisher.publish("checkout")
+
+
+def _previous_table(*, named: bool) -> Callable[[Patch], None]:
+    """One segment is drawn for from the table before the one in force."""
+
+    def plant(patch: Patch) -> None:
+        made, real = ExperimentState.__init__, JobBatch.decide
+        states: dict[int, ExperimentState] = {}
+
+        def remembered(self: ExperimentState, *given: Any, **more: Any) -> None:
+            made(self, *given, **more)
+            states[self.table_number] = self
+
+        def decide(self: JobBatch, state: ExperimentState, jobs: Sequence[Any]) -> None:
+            before = states.get(state.table_number - 1)
+            if before is None or {segment for job in jobs for segment in job.segments} != {
+                SEGMENTS[1]
+            }:
+                real(self, state, jobs)
+                return
+            older = copy(before if named else state)
+            older.rows = before.rows
+            real(self, older, jobs)
+            self.new_decisions[state] += self.new_decisions.pop(older, 0)
+
+        patch.setattr(ExperimentState, "__init__", remembered)
+        patch.setattr(JobBatch, "decide", decide)
+
+    return plant
+
+
+def _minds_changed(world: World) -> None:
+    """Segments swap their favourites, so that the newest table is not like the one before."""
+    best = dict(zip(SEGMENTS, "yx", strict=True))
+    taught(world.service, "checkout", best, visitors=1_000, name="changed")
+
+
+def _drawn_by_segment(patch: Patch) -> None:
+    """Visitors are remembered together with their segment."""
+    real = JobBatch.decide
+
+    def decide(self: JobBatch, state: ExperimentState, jobs: Sequence[Any]) -> None:
+        before = len(self.answers)
+        real(
+            self,
+            state,
+            [
+                replace(
+                    job,
+                    visitors=tuple(
+                        f"{visitor} {segment}"
+                        for visitor, segment in zip(job.visitors, job.segments, strict=True)
+                    ),
+                )
+                for job in jobs
+            ],
+        )
+        given = [decided for _, decided in self.answers[before:]]
+        self.answers[before:] = list(zip(jobs, given, strict=True))
+
+    patch.setattr(JobBatch, "decide", decide)
+
+
+def _coarse_draws(patch: Patch) -> None:
+    patch.setattr(batch, "draw", lambda row, point: draw(row, point >> 48 << 48))
+
+
+def _coarse_entropy(patch: Patch) -> None:
+    """Two random bytes in eight."""
+
+    def coarse(size: int) -> bytes:
+        random = bytearray(system_bytes(size))
+        for start in range(MARK_BYTES, size, ENTROPY.size):
+            random[start : start + 6] = bytes(6)
+        return bytes(random)
+
+    patch.setattr(batch, "system_bytes", coarse)
+
+
+def _stone_replaced(world: World) -> None:
+    _erased_and_back(world)
+    with world.service._store.begin() as connection:
+        first = connection.execute(select(tombstones.c.visitor).limit(1)).scalar()
+        connection.execute(
+            update(tombstones).where(tombstones.c.visitor == first).values(visitor=bytes(16))
+        )
+
+
+def _answer_moved_back(world: World) -> None:
+    with world.service._store.begin() as connection:
+        connection.execute(update(answers).values(hour=1))
+
+
 def _slower(patch: Patch) -> None:
     real = JobBatch.decide
 
@@ -321,7 +442,7 @@ def _slower(patch: Patch) -> None:
     patch.setattr(JobBatch, "decide", decide)
 
 
-_EXACT = ("audit experiment", "audit firm", "audit live", "audit log")
+_EXACT = ("audit experiment", "audit firm", "audit log")
 
 FAULTS = (
     Fault("excess of .05, and the published table says so", _EXACT, _honest_excess),
@@ -331,22 +452,30 @@ FAULTS = (
         _lying_excess,
         decisions=40_000,
     ),
-    Fault("another arm stored than answered", ("audit live",), _lying_rows),
-    Fault("fresh draw each visit", ("audit live",), _fresh_draws),
-    Fault("hash bucketing", ("system entropy",), _hash_bucketing),
+    Fault("another arm stored than answered", ("stored as answered",), _lying_rows),
     Fault(
-        "weights by segment", ("audit experiment", "audit live", "audit log"), _weights_by_segment
+        "fresh draw each visit",
+        ("audit experiment", "one arm per visitor"),
+        _fresh_draws,
+        checks=("rehearsed visits",),
     ),
+    Fault(
+        "hash bucketing",
+        ("audit experiment", "system entropy"),
+        _hash_bucketing,
+        checks=("ranges of draws",),
+    ),
+    Fault("weights by segment", ("audit experiment", "audit log"), _weights_by_segment),
     Fault(
         "the paper's arm-specific dynamic on segment clocks",
         _EXACT,
         _segment_clocks,
         arms=ARM_BUDGETS,
     ),
-    Fault("refusal by segment", ("audit live", "shape of answers"), _refusal, running=True),
-    Fault("propensity in the answer", ("audit live", "shape of answers"), _in_answers),
+    Fault("refusal by segment", ("shape of answers",), _refusal, running=True),
+    Fault("propensity in the answer", ("shape of answers",), _in_answers),
     Fault("explored flag in the metadata", ("shape of answers",), _in_metadata),
-    Fault("explored flag in the id", ("audit live",), _in_ids),
+    Fault("explored flag in the id", ("ids tell nothing",), _in_ids),
     Fault("segment in the log", ("logs and metrics",), _in_logs),
     Fault("segment in a metric", ("logs and metrics",), _in_metrics),
     Fault("seeded generator", ("system entropy",), _seeded),
@@ -361,6 +490,64 @@ FAULTS = (
         "budget row edited",
         ("audit experiment", "audit firm", "ledger verify"),
         afterwards=_edited,
+    ),
+    Fault(
+        "tombstones ignored",
+        ("audit experiment",),
+        _no_tombstones,
+        afterwards=_erased_and_back,
+        checks=("erased visitors", "rehearsed visits"),
+    ),
+    Fault(
+        "a table because somebody clicked",
+        ("audit experiment", "audit log"),
+        _table_after_click,
+        afterwards=_click,
+        running=True,
+        checks=("tables when they were due",),
+    ),
+    Fault(
+        "a segment served the previous table, which its decisions name",
+        ("audit experiment", "audit log"),
+        _previous_table(named=True),
+        checks=("the newest table",),
+    ),
+    Fault(
+        "a segment served the previous table, which its decisions do not name",
+        ("audit experiment",),
+        _previous_table(named=False),
+        afterwards=_minds_changed,
+        decisions=20,
+        checks=("ranges of draws",),
+    ),
+    Fault(
+        "fresh draw when the segment changes",
+        ("audit experiment", "one arm per visitor"),
+        _drawn_by_segment,
+        checks=("rehearsed visits",),
+    ),
+    Fault(
+        "draws of 16 bits",
+        ("audit experiment",),
+        _coarse_draws,
+        checks=("ranges of draws",),
+    ),
+    Fault(
+        "16 random bits",
+        ("audit experiment",),
+        _coarse_entropy,
+        checks=("ranges of draws",),
+    ),
+    Fault(
+        "tombstone replaced",
+        ("audit experiment", "audit firm", "ledger verify"),
+        afterwards=_stone_replaced,
+        checks=("the ledger",),
+    ),
+    Fault(
+        "last answer moved back",
+        ("audit firm", "ledger verify"),
+        afterwards=_answer_moved_back,
     ),
     Fault("one segment 2 ms slower", ("time by segment",), _slower),
 )

@@ -7,7 +7,13 @@ from tests.audit.faults.plants import FAULTS
 
 def table() -> str:
     """As Markdown; that every cell is true is what `test_faults.py` checks."""
-    rows = [f"| {fault.name} | {', '.join(fault.caught_by)} |" for fault in FAULTS]
+    rows = []
+    for fault in FAULTS:
+        checks = f" ({', '.join(fault.checks)})" if fault.checks else ""
+        caught_by = [
+            name + checks if name == "audit experiment" else name for name in fault.caught_by
+        ]
+        rows.append(f"| {fault.name} | {', '.join(caught_by)} |")
     return "\n".join(["| planted fault | caught by |", "|---|---|", *rows])
 
 

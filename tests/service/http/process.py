@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ def serving(
     lines: int = 1,
     store: str | None = None,
     patient: bool = True,
-    sock: socket.socket | None = None,
+    ready: bool = True,
 ) -> Iterator[Server]:
     """A server, once it is ready; ended with the block.
 
@@ -50,32 +49,23 @@ def serving(
         lines: how many it prints when it starts.
         store: its store.
         patient: whether it waits for the store as long as it takes.
-        sock: handed over as systemd does it.
+        ready: whether to wait until it answers.
     """
     store = store or f"sqlite:///{folder / 'store.db'}"
     command = [sys.executable, "-m", "deniable", "serve", "--store", store]
     command += ["--port", "0", *(PATIENT if patient else ()), *flags]
-    inherited: tuple[int, ...] = ()
-    if sock is not None:  # as descriptor 3, with the process's own number in the environment
-        inherited = (sock.fileno(),)
-        hand_over = f'exec 3<&{sock.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
-        command = ["bash", "-c", hand_over, "bash", *command]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DENIABLE_")}
     log = (folder / "log.jsonl").open("w")
     process = subprocess.Popen(
-        command,
-        pass_fds=inherited,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        env=environment,
+        command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
     )
     try:
         assert process.stdout is not None
         output = [process.stdout.readline() for _ in range(lines)]
         assert output[0].startswith("Deniable answers on "), (folder / "log.jsonl").read_text()
         url = output[0].split()[3]
-        _wait_until_ready(url, process)
+        if ready:
+            wait_until_ready(url, process)
         yield Server(process, url, output)
     finally:
         if process.poll() is None:
@@ -86,11 +76,13 @@ def serving(
         log.close()
 
 
-def _wait_until_ready(url: str, process: subprocess.Popen[str]) -> None:
+def wait_until_ready(url: str, process: subprocess.Popen[str]) -> None:
+    """Return once the server is ready; fail if it ends before."""
+
     def ready() -> bool:
         assert process.poll() is None, f"the server has ended: {process.poll()}"
         with suppress(httpx.TransportError):
-            return httpx.get(f"{url}/readyz", timeout=PATIENCE).status_code == 200
+            return httpx.get(f"{url}/storez", timeout=PATIENCE).status_code == 200
         return False
 
     eventually(ready, "the server is ready")

@@ -23,7 +23,8 @@ HERO = {
 def test_an_experiment_from_draft_to_winner(site: Site) -> None:
     created = _post(site, "/v1/experiments", HERO)
     assert (created.status_code, created.json()["status"]) == (201, "draft")
-    assert created.json()["arms"][0] == {"key": "a", "label": "A", "budget": None, "active": True}
+    arm = {"key": "a", "label": "A", "budget": None, "active": True, "weight": 1}
+    assert created.json()["arms"][0] == arm
     assert _post(site, "/v1/experiments/hero/start").json()["status"] == "running"
     assert site.client.get("/v1/firm", headers=site.headers()).json()["committed"] == 3.0
     assert _post(site, "/v1/experiments/hero/pause").json()["status"] == "paused"
@@ -73,7 +74,8 @@ def test_arms_and_segments_are_added_while_it_runs(site: Site) -> None:
     assert listed.json()["segments"] == ["x", "y", "z"]
     added = _post(site, "/v1/experiments/hero/arms", {"key": "d", "label": "D"})
     assert (added.status_code, added.json()["version"]) == (201, 2)
-    assert added.json()["arms"][3] == {"key": "d", "label": "D", "budget": None, "active": True}
+    arm = {"key": "d", "label": "D", "budget": None, "active": True, "weight": 1}
+    assert added.json()["arms"][3] == arm
     for path, body in (
         ("arms", {"key": "d"}),
         ("arms", {"key": "e", "budget": 1.0}),
@@ -94,7 +96,7 @@ def test_arms_and_segments_are_added_while_it_runs(site: Site) -> None:
 
 
 def test_keys_that_the_audit_reserves_are_refused(site: Site) -> None:
-    for key in ("experiment", "firm", "live", "log"):
+    for key in ("experiment", "firm", "log"):
         refused = _post(site, "/v1/experiments", HERO | {"key": key})
         assert refused.status_code == 422
         assert "`deniable audit` reserves" in refused.text
@@ -122,12 +124,12 @@ def test_an_export_holds_every_decision_and_public_ones_no_segment(site: Site) -
 
 
 def test_erasure_forgets_and_costs_nothing(site: Site) -> None:
-    """Whoever comes back gets the zero row: there is no second spend."""
+    """Whoever comes back gets the neutral row: there is no second spend."""
     _post(site, "/v1/experiments", HERO)
     _post(site, "/v1/experiments/hero/start")
     before = site.service.decide("hero", "v-1", "x")
     answer = _post(site, "/v1/erasures", {"visitors": ["v-1", "never-seen"]}).json()
-    assert answer == {"decisions": 1, "debits": {}, "exhausted": []}
+    assert answer == {"decisions": 1}
     assert site.service.decide("hero", "v-1", "x").id != before.id
     assert site.client.get("/v1/firm", headers=site.headers()).json()["committed"] == 3.0
 
@@ -201,3 +203,21 @@ def test_a_request_at_work_is_not_started_twice(site: Site) -> None:
         "/v1/experiments/checkout/pause", headers=site.headers() | {"Idempotency-Key": "k"}
     )
     assert done.json()["status"] == "paused"
+
+
+def test_lists_come_in_pages(site: Site) -> None:
+    for number in range(4):  # one experiment is there already
+        _post(site, "/v1/experiments", HERO | {"key": f"e-{number}"})
+    for path, name in (("/v1/experiments", "key"), ("/v1/ledger", "seq")):
+        whole = site.client.get(path, headers=site.headers())
+        assert "link" not in whole.headers
+        assert len(whole.json()) >= 5
+        pages, place = [], f"{path}?limit=2"
+        while place:
+            answer = site.client.get(place, headers=site.headers())
+            assert 1 <= len(answer.json()) <= 2
+            pages += answer.json()
+            link = answer.headers.get("link", "")
+            place = link.partition("<")[2].partition(">")[0]
+        assert [entry[name] for entry in pages] == [entry[name] for entry in whole.json()]
+        assert site.client.get(f"{path}?limit=0", headers=site.headers()).status_code == 422

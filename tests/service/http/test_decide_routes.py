@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.service.http.site import DECISIONS, Site
 
+from deniable.errors import StoreUnavailableError
 from deniable.service.http.app import Options
 
 
@@ -61,7 +63,7 @@ def test_only_post(site: Site, method: str) -> None:
 
 
 def test_no_answer_may_be_cached(site: Site) -> None:
-    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/nowhere"):
+    for path in ("/healthz", "/readyz", "/storez", "/metrics", "/openapi.json", "/nowhere"):
         assert site.client.get(path).headers["cache-control"] == "private, no-store"
 
 
@@ -80,6 +82,33 @@ def test_batches_and_bodies_are_bounded(make_site: Callable[..., Site]) -> None:
     assert status(b'{"visitor":"v"' + b" " * 1_985 + b"}", DECISIONS) == 200
     assert status(b'{"visitor":"v"' + b" " * 1_986 + b"}", DECISIONS) == 413
     assert site.client.post("/v1/keys", content=b" " * 2_001, headers=site.headers()).is_error
+
+
+def test_unknown_members_are_refused(site: Site) -> None:
+    visitor = {"visitor": "v", "segment": "a"}
+    for unknown in ({**visitor, "country": "b"}, {"visitor": "v", "country": "b"}):
+        for path, body in ((DECISIONS, unknown), (f"{DECISIONS}/batch", {"visitors": [unknown]})):
+            answer = site.client.post(path, json=body, headers=site.headers("decide"))
+            assert answer.status_code == 422, body
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(StoreUnavailableError("at 10.0.0.7"), 503), (RuntimeError("10.0.0.7"), 500)],
+)
+def test_a_failure_is_answered_without_its_message(
+    site: Site, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+) -> None:
+    def fail(*_: object) -> asyncio.Future[object]:
+        future = asyncio.get_running_loop().create_future()
+        future.set_exception(error)
+        return future
+
+    monkeypatch.setattr(site.app._decide._service, "decide", fail)
+    body = {"visitor": "v", "segment": "a"}
+    answer = site.client.post(DECISIONS, json=body, headers=site.headers("decide"))
+    assert answer.status_code == status
+    assert "10.0.0.7" not in answer.text
 
 
 def test_batches_of_rewards_are_bounded(make_site: Callable[..., Site]) -> None:

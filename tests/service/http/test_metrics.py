@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import multiprocessing
 import platform
 import re
 from importlib.metadata import version
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
-from tests.patience import eventually
+from tests.patience import PATIENCE, eventually
 from tests.service.http.site import Site
 
-from deniable.service.http.metrics import QUEUE_AGE, Tally, shared_memory
+from deniable.service.http.metrics import QUEUE_AGE, Rows, Tally
+from deniable.service.service import StoreFigures
 from deniable.service.writer import Figures
 
 ROOT = Path(__file__).parents[3]
@@ -53,7 +54,7 @@ def test_a_healthy_service(site: Site) -> None:
 
 
 def test_processes_are_summed_and_the_oldest_wait_counts() -> None:
-    memory = shared_memory(2)
+    memory = Rows(2)._memory
     first, second = Tally(memory, 0), Tally(memory, 1)
     first.request(0, 200, 0.003)
     second.request(0, 503, 0.003)
@@ -74,7 +75,41 @@ def test_processes_are_summed_and_the_oldest_wait_counts() -> None:
     replaced = Tally(memory, 1)  # the process of row 1 was replaced: counters go on
     replaced.observe(Figures(decisions=1), 0)
     assert _samples(first.exposition().decode())["deniable_decisions_total"] == [({}, 13.0)]
-    os.close(memory)
+
+
+def _count_in(rows: Rows, decisions: int) -> None:
+    rows.claim().observe(Figures(decisions=decisions), 0)
+
+
+def test_a_process_takes_over_the_row_of_one_that_died() -> None:
+    rows = Rows(2)
+    mine = rows.claim()
+    for decisions in (5, 7):  # one after the other, both in the second row
+        process = multiprocessing.Process(target=_count_in, args=(rows, decisions))
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+    mine.observe(Figures(decisions=1), 0)
+    assert _samples(mine.exposition().decode())["deniable_decisions_total"] == [({}, 13.0)]
+
+
+def test_process_disk_and_tables_are_measured(site: Site) -> None:
+    def measured() -> dict[str, list[tuple[dict[str, str], float]]]:
+        return _samples(site.client.get("/metrics").text)
+
+    eventually(lambda: measured()["deniable_resident_bytes"][0][1] > 1e6, "memory is measured")
+    found = measured()
+    assert found["deniable_open_files"][0][1] > 3
+    assert found["deniable_cpu_seconds_total"][0][1] > 0
+    assert found["deniable_disk_free_bytes"][0][1] > 1e6
+    assert 0 <= found["deniable_table_age_seconds"][0][1] < PATIENCE
+
+
+def test_what_is_unknown_is_left_out() -> None:
+    tally = Tally()
+    tally.measure(StoreFigures(None, None))
+    found = _samples(tally.exposition().decode())
+    assert not {"deniable_disk_free_bytes", "deniable_table_age_seconds"} & found.keys()
 
 
 def test_the_guide_names_every_metric() -> None:

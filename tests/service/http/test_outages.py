@@ -5,20 +5,26 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
+import psutil
+import psycopg
 import pytest
 from tests.patience import PATIENCE, eventually
 from tests.postgres import PostgresServer
-from tests.service.http.process import Server, serving
+from tests.service.http.process import Server, serving, wait_until_ready
 from tests.service.http.site import DECISIONS, EXPERIMENT, Site, running_site
 
 from deniable.service.http.app import Options
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
+from deniable.storage.schema import HEAD
 
 
 def _prepare(service: Deniable) -> str:
@@ -28,17 +34,13 @@ def _prepare(service: Deniable) -> str:
     return service.keys.create("test", ["admin"])[0]
 
 
-def _ready(site: Site) -> int:
-    return site.client.get("/readyz").status_code
-
-
 def _becomes(site: Site, status: int) -> None:
-    """Readiness is remembered for a second."""
-    eventually(lambda: _ready(site) == status, f"readiness is {status}")
+    """What the store was found to be is remembered for a second."""
+    eventually(lambda: site.client.get("/storez").status_code == status, f"storing is {status}")
 
 
 def _check_outage(site: Site, kept: dict[str, Any]) -> None:
-    """Decisions of the usual shape, rewards refused, not ready; pages and keys cannot be read."""
+    """Decisions of the usual shape, rewards refused; pages and keys cannot be read."""
     for number in range(5):
         assert site.decide(f"new-{number}").keys() == {"decision", "arm"}
     assert {site.decide("v-1")["arm"] for _ in range(60)} == {"old", "new"}, "known ones too"
@@ -49,7 +51,8 @@ def _check_outage(site: Site, kept: dict[str, Any]) -> None:
     unknown = {"Authorization": "Bearer dnb_never-seen"}
     answer = site.client.post(DECISIONS, json={"visitor": "v"}, headers=unknown)
     assert answer.status_code == 503
-    assert site.client.get("/healthz").status_code == 200
+    for path in ("/healthz", "/readyz"):
+        assert site.client.get(path).status_code == 200
 
 
 @pytest.fixture
@@ -82,6 +85,20 @@ def test_postgres_gone(own_postgres: PostgresServer) -> None:
             assert service.ledger.verify().sound
 
 
+def test_the_log_names_the_cause(
+    own_postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = own_postgres.new_database()
+    with open_service(url) as service:
+        _prepare(service)
+        service.decide(EXPERIMENT, "v", "a")
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE decisions RENAME TO lost")
+        service.decide(EXPERIMENT, "w", "a")
+    (told,) = [record.message for record in caplog.records if "cannot be stored" in record.message]
+    assert told == "decisions cannot be stored: StoreUnavailableError, by UndefinedTable 42P01"
+
+
 def test_sqlite_file_moved_away_and_back(sqlite_site: tuple[Site, Path], tmp_path: Path) -> None:
     site, path = sqlite_site
     kept = site.decide("v-1")
@@ -112,6 +129,41 @@ def test_sqlite_file_damaged(sqlite_site: tuple[Site, Path]) -> None:
         connection.connection.execute("BEGIN")
     os.truncate(path, 8 * 4096)
     _check_outage(site, kept)
+
+
+def test_sqlite_file_truncated_in_place(sqlite_site: tuple[Site, Path]) -> None:
+    site, path = sqlite_site
+    kept = site.decide("v-1")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert site.decide("v-1") == kept
+    os.truncate(path, path.stat().st_size - 4096)  # the last page, which is in every cache
+    _check_outage(site, kept)
+
+
+@pytest.mark.parametrize("files", [("-wal",), ("-wal", "-shm")])
+def test_sqlite_log_deleted(tmp_path: Path, files: tuple[str, ...]) -> None:
+    """What was acknowledged is kept, and what comes after it is stored."""
+    path = tmp_path / "store.db"
+    with open_service(f"sqlite:///{path}") as service:
+        _prepare(service)
+        with running_site(service) as site:
+            kept = {f"v-{number}": site.decide(f"v-{number}") for number in range(50)}
+            for ending in files:
+                Path(f"{path}{ending}").unlink()
+            site.decide("neutral")
+            assert service.figures.unstored > 0, "it was noticed"
+            _becomes(site, 200)
+            kept |= {f"w-{number}": site.decide(f"w-{number}") for number in range(50)}
+            shutil.copy(path, tmp_path / "crashed.db")  # as if the process were killed now
+            shutil.copy(f"{path}-wal", tmp_path / "crashed.db-wal")
+    for name in ("store.db", "crashed.db"):
+        shutil.copy(tmp_path / "store.db.key", tmp_path / "crashed.db.key")
+        with open_service(f"sqlite:///{tmp_path / name}") as service:
+            for visitor, decision in kept.items():
+                stored = service.visitors.decisions(visitor)[EXPERIMENT]
+                assert (stored.id, stored.arm) == (decision["decision"], decision["arm"])
+            assert service.ledger.verify().sound
 
 
 def test_a_known_key_works_for_a_bounded_time(tmp_path: Path) -> None:
@@ -166,13 +218,14 @@ def test_postgres_hangs(
         for number in range(5):
             answer = _decide(server, secret, f"w-{number}")
             assert (answer.status_code, answer.json().keys()) == (200, first.keys())
-        assert httpx.get(f"{server.url}/readyz", timeout=PATIENCE).status_code == 503
+        assert httpx.get(f"{server.url}/storez", timeout=PATIENCE).status_code == 503
+        assert httpx.get(f"{server.url}/readyz", timeout=PATIENCE).status_code == 200
         metrics = httpx.get(f"{server.url}/metrics", timeout=PATIENCE).text
         assert "deniable_store_failing 1.0" in metrics
         own_postgres.resume()
         eventually(
-            lambda: httpx.get(f"{server.url}/readyz", timeout=PATIENCE).status_code == 200,
-            "the service is ready again",
+            lambda: httpx.get(f"{server.url}/storez", timeout=PATIENCE).status_code == 200,
+            "it stores again",
         )
         assert _decide(server, secret, "v-1").json() == first
         own_postgres.hang()
@@ -182,3 +235,96 @@ def test_postgres_hangs(
     own_postgres.resume()
     with open_service(store) as service:
         assert service.ledger.verify().sound
+
+
+# -- another version's schema ------------------------------------------------------------------
+
+
+def _set_revision(path: Path, revision: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+        connection.commit()
+
+
+def test_a_process_on_a_newer_schema_is_not_ready_and_says_why(
+    sqlite_site: tuple[Site, Path],
+) -> None:
+    site, path = sqlite_site
+    assert site.client.get("/readyz").status_code == 200
+    _set_revision(path, "9999")
+    eventually(lambda: site.client.get("/readyz").status_code == 503, "it is not ready")
+    assert "revision 9999" in site.client.get("/readyz").json()["detail"]
+    assert site.client.get("/healthz").status_code == 200
+    assert site.decide("v-1"), "meanwhile it answers"
+    _set_revision(path, HEAD)
+    eventually(lambda: site.client.get("/readyz").status_code == 200, "it is ready again")
+
+
+def test_a_service_waits_for_the_migration_of_its_store(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with open_service(f"sqlite:///{path}") as service:
+        secret = _prepare(service)
+    _set_revision(path, "0000")
+    with serving(tmp_path, ready=False) as server:
+        log = tmp_path / "log.jsonl"
+        eventually(lambda: "run `deniable migrate`" in log.read_text(), "it says what to do")
+        _set_revision(path, HEAD)
+        wait_until_ready(server.url, server.process)
+        assert _decide(server, secret, "v-1").status_code == 200
+
+
+# -- a worker that starts while PostgreSQL is down --------------------------------------------
+
+
+def test_a_worker_that_crashes_while_postgres_is_down_comes_back(
+    own_postgres: PostgresServer, hanging: tuple[str, Path, str], tmp_path: Path
+) -> None:
+    """Also if it crashes again: the service does not end, and answers when the store is back."""
+    store, key, secret = hanging
+    with serving(tmp_path, "--key-file", str(key), store=store) as server:
+        first = _decide(server, secret, "v-1").json()
+        own_postgres.crash()
+        _kill_worker(server)
+        log = tmp_path / "log.jsonl"
+        eventually(lambda: "waiting for the store" in log.read_text(), "a worker waits")
+        time.sleep(6)  # Granian gives up on a worker that ends within 5.5 seconds
+        _kill_worker(server)
+        eventually(lambda: log.read_text().count("Respawning worker-1") == 2, "it is replaced")
+        assert server.process.poll() is None
+        own_postgres.start()
+        wait_until_ready(server.url, server.process)
+        assert _decide(server, secret, "v-1").json() == first
+        assert server.terminate() == 0
+
+
+def _kill_worker(server: Server) -> None:
+    (worker,) = psutil.Process(server.process.pid).children()
+    worker.kill()
+    psutil.wait_procs([worker], PATIENCE)
+
+
+def test_a_service_that_boots_before_its_database_waits_for_it(
+    own_postgres: PostgresServer, hanging: tuple[str, Path, str], tmp_path: Path
+) -> None:
+    store, key, secret = hanging
+    own_postgres.crash()
+    with serving(tmp_path, "--key-file", str(key), store=store, ready=False) as server:
+        log = tmp_path / "log.jsonl"
+        eventually(lambda: "waiting for the store" in log.read_text(), "it waits")
+        own_postgres.start()
+        wait_until_ready(server.url, server.process)
+        assert _decide(server, secret, "v-1").status_code == 200
+
+
+def test_a_service_that_waits_for_its_database_can_be_ended(
+    own_postgres: PostgresServer, hanging: tuple[str, Path, str], tmp_path: Path
+) -> None:
+    store, key, _ = hanging
+    own_postgres.crash()
+    try:
+        with serving(tmp_path, "--key-file", str(key), store=store, ready=False) as server:
+            log = tmp_path / "log.jsonl"
+            eventually(lambda: "waiting for the store" in log.read_text(), "it waits")
+            assert server.terminate() == 0
+    finally:
+        own_postgres.start()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2 as httpx
 import pytest
@@ -67,47 +66,17 @@ async def _all_at_once(site: Site, go: threading.Event) -> list[httpx.Response]:
         return await asyncio.gather(*waiting)
 
 
-def test_a_crowded_caller_is_refused_before_its_body_is_parsed(
+def test_a_crowded_service_refuses_before_it_parses_a_body(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = []
-
-    def crowded(_caller: object, size: int) -> bool:
-        sizes.append(size)
-        return True
-
+    """So who is refused cannot depend on a segment, nor on anything else in a request."""
     before = site.service.figures.decisions
-    monkeypatch.setattr(site.service.writer, "crowded", crowded)
-    visitors = [{"visitor": f"v-{number}", "segment": "a"} for number in range(7)]
-    bodies = {DECISIONS: b"{no document", f"{DECISIONS}/batch": json.dumps({"visitors": visitors})}
-    for path, body in bodies.items():
-        headers = site.headers() | {"content-type": "application/json"}
-        answer = site.client.post(path, content=body, headers=headers)
+    monkeypatch.setattr(site.service.writer, "crowded", lambda: True)
+    headers = site.headers() | {"content-type": "application/json"}
+    for path in (DECISIONS, f"{DECISIONS}/batch", "/ofrep/v1/evaluate/flags/checkout"):
+        answer = site.client.post(path, content=b"{no document", headers=headers)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert sizes == [1, 7]
     assert site.service.figures.decisions == before
-
-
-def test_who_is_refused_depends_on_no_segment(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size of a request is the number of its visitors, whatever their segments are called."""
-    sizes: list[int] = []
-
-    def crowded(_caller: object, size: int) -> bool:
-        sizes.append(size)
-        return True
-
-    monkeypatch.setattr(site.service.writer, "crowded", crowded)
-    for segment in ("a", "{{ a }}", '{"visitor"'):
-        one = {"visitor": "v", "segment": segment}
-        ofrep = {"context": {"targetingKey": "v", "segment": segment}}
-        for path, body in (
-            (DECISIONS, one),
-            ("/ofrep/v1/evaluate/flags/checkout", ofrep),
-            (f"{DECISIONS}/batch", {"visitors": [one] * 3}),
-        ):
-            answer = site.client.post(path, json=body, headers=site.headers())
-            assert answer.status_code == 503
-    assert sizes == [1, 1, 3] * 3
 
 
 def test_too_many_requests_in_flight_are_refused(
@@ -128,7 +97,7 @@ def test_too_many_requests_in_flight_are_refused(
         assert site.client.get("/v1/firm", headers=site.headers()).status_code == 503
         assert site.decide("v-1")  # decide and reward have their own limit
         assert site.client.get("/healthz").status_code == 200  # and these have none
-        eventually(lambda: site.client.get("/readyz").status_code == 200, "it is ready")
+        eventually(lambda: site.client.get("/storez").status_code == 200, "it stores")
         go.set()
     assert done == [200, 200]
     assert site.client.get("/v1/firm", headers=site.headers()).status_code == 200
@@ -150,20 +119,49 @@ def _in_background(site: Site, count: int) -> Any:
         thread.join(PATIENCE)
 
 
-def test_readiness_follows_the_store(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_fails_is_told_by_its_own_route(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the process stays ready: neutral arms are better than none."""
     monkeypatch.setattr(site.service, "ready", lambda: False)
-    answer = site.client.get("/readyz")
+    answer = site.client.get("/storez")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert site.client.get("/readyz").status_code == 200
     assert site.client.get("/healthz").status_code == 200
 
 
-def test_readiness_that_cannot_be_told_is_not_ready(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_cannot_be_checked_fails(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as when no more files can be opened."""
 
     def failing() -> bool:
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(site.service, "ready", failing)
-    assert site.client.get("/readyz").status_code == 503
+    assert site.client.get("/storez").status_code == 503
+
+
+def test_health_routes_answer_head(site: Site) -> None:
+    for path in ("/healthz", "/readyz", "/storez", "/metrics"):
+        assert site.client.request("HEAD", path).status_code == 200, path
+
+
+def test_deciding_and_pages_in_processes_of_their_own(make_site: Callable[..., Site]) -> None:
+    """`--only decide` and `--only pages`: each refuses what the other answers."""
+    bulk = {"context": {"targetingKey": "v"}}
+    deciding = {
+        DECISIONS: {"visitor": "v", "segment": "a"},
+        "/v1/rewards": {"decision": "0" * 32, "value": 1},
+        "/ofrep/v1/evaluate/flags/checkout": bulk,
+        "/ofrep/v1/evaluate/flags": bulk,
+    }
+    for only, decides in (("decide", True), ("pages", False), ("everything", True)):
+        site = make_site(Options(only=cast("Any", only)))
+        for path, body in deciding.items():
+            answer = site.client.post(path, json=body, headers=site.headers())
+            assert (answer.status_code < 300) == decides, (only, path)
+        answer = site.client.get("/v1/experiments", headers=site.headers())
+        assert answer.status_code == (404 if only == "decide" else 200)
+        if only == "decide":
+            assert answer.json()["type"].endswith(":not-served-here")
+        for path in ("/healthz", "/readyz", "/storez", "/metrics"):
+            assert site.client.get(path).status_code == 200, (only, path)

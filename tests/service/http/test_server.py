@@ -70,7 +70,7 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path, secret: str) -> None:
         for future in running:
             future.result(PATIENCE)
     log = (tmp_path / "log.jsonl").read_text()
-    assert "Application shutdown complete" in log
+    assert "Granian shutdown completed" in log
     assert '"level":"error"' not in log, log
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
         for visitor, decision in acknowledged.items():
@@ -105,6 +105,25 @@ def test_two_workers_agree_on_one_sqlite_file(tmp_path: Path, secret: str) -> No
         checked = service.ledger.verify()
         assert (checked.problem, checked.decisions) == (None, visitors)
         assert len(checked.heads) == 3  # the commitments, and one chain for each worker
+
+
+def test_decisions_go_on_while_pages_are_served_elsewhere(tmp_path: Path, secret: str) -> None:
+    """Two services on one store: what one decides, the pages of the other show."""
+    with (
+        serving(tmp_path, "--only", "decide") as deciding,
+        serving(tmp_path, "--only", "pages") as pages,
+    ):
+        with Client(deciding.url, secret, timeout_seconds=PATIENCE) as client:
+            client.decide(EXPERIMENT, "v", "a")
+        assert httpx.get(f"{deciding.url}/login", timeout=PATIENCE).status_code == 404
+        assert httpx.get(f"{pages.url}/login", timeout=PATIENCE).status_code == 200
+        headers = {"Authorization": f"Bearer {secret}"}
+        counted = httpx.get(
+            f"{pages.url}/v1/experiments/{EXPERIMENT}/counts", headers=headers, timeout=PATIENCE
+        )
+        # Figures are released with each table, so one visitor is not shown yet.
+        assert counted.status_code == 200
+        assert sum(cell["shows"] for cell in counted.json()) == 0
 
 
 def test_the_demo_is_marked_and_starts_again(tmp_path: Path) -> None:

@@ -124,7 +124,10 @@ def test_twins_look_the_same(
 
 def test_logs_and_metrics_name_nobody(site: Site, log_lines: _Lines) -> None:
     with running_site(site.service, Options(log_requests="all")) as noisy:
-        noisy.decide("visitor-7731", "a")
+        decision = noisy.decide("visitor-7731", "a")
+        reward = {"decision": decision["decision"], "value": 1}  # not logged: it tells who clicked
+        answer = noisy.client.post("/v1/rewards", json=reward, headers=noisy.headers())
+        assert answer.status_code == 204
         noisy.client.get("/v1/experiments/checkout", headers=noisy.headers())
         noisy.client.get("/v1/experiments/who-is-this", headers=noisy.headers())
         noisy.client.get("/wp-admin/visitor-7731", headers=noisy.headers())
@@ -136,6 +139,8 @@ def test_logs_and_metrics_name_nobody(site: Site, log_lines: _Lines) -> None:
         "/v1/experiments/{key}",
         "unknown",
     ]
+    callers = [line["caller"] for line in log_lines.lines if line["event"] == "request"]
+    assert callers == ["decide", "admin", "admin", None], "the labels of the keys"
     for word in ("7731", "checkout", "who-is-this", "dnb_", '"a"'):
         assert word not in text
 

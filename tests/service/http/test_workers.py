@@ -1,12 +1,8 @@
-"""Signals, supervisors and restarts: processes end in good order, and nobody is turned away."""
+"""Signals and crashes: processes end in good order, and a worker that dies is replaced."""
 
 from __future__ import annotations
 
 import signal
-import socket
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2 as httpx
@@ -52,7 +48,7 @@ def test_signals_end_it_in_good_order(
         assert not any(process.is_running() for process in family)
 
 
-def test_workers_end_with_their_supervisor(
+def test_workers_end_with_their_parent(
     tmp_path: Path, secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
@@ -78,10 +74,10 @@ def test_a_worker_that_dies_is_replaced_and_counters_go_on(tmp_path: Path, secre
         return int(float(next(line for line in lines if line.startswith(name)).split()[1]))
 
     def started() -> int:
-        return (tmp_path / "log.jsonl").read_text().count("Application startup complete.")
+        return (tmp_path / "log.jsonl").read_text().count('"Started worker-')
 
     with serving(tmp_path, "--workers", "2") as server:
-        eventually(lambda: started() == 2, "both run: one that cannot start ends the service")
+        eventually(lambda: started() == 2, "both run")
         for number in range(20):
             assert _decided(server.url, secret, f"v-{number}").status_code == 200
         eventually(lambda: counted() == 20, "20 are counted")
@@ -101,57 +97,3 @@ def _answers(url: str, secret: str, visitor: str) -> bool:
         return _decided(url, secret, visitor).status_code == 200
     except httpx.TransportError:
         return False
-
-
-def test_a_restart_on_an_inherited_socket_turns_nobody_away(tmp_path: Path, secret: str) -> None:
-    """The socket stays open while the server is replaced twice under load; one retry is enough."""
-    ended, failures, answered = threading.Event(), list[str](), list[int]()
-
-    def visit(client_number: int) -> None:
-        with httpx.Client(base_url=url, timeout=PATIENCE) as client:
-            for number in range(1_000_000):
-                if ended.is_set():
-                    return
-                body = {"visitor": f"v-{client_number}-{number}", "segment": "a"}
-                headers = {"Authorization": f"Bearer {secret}"}
-                for attempt in (1, 2):
-                    try:
-                        answer = client.post(DECISIONS, json=body, headers=headers)
-                    except httpx.TransportError as error:
-                        if attempt == 2:
-                            failures.append(type(error).__name__)
-                        continue
-                    if answer.status_code == 200:
-                        answered.append(client_number)
-                    else:
-                        failures.append(str(answer.status_code))
-                    break
-
-    def more(count: int = 100) -> None:
-        wanted = len(answered) + count
-        eventually(lambda: len(answered) >= wanted or bool(failures), "visitors are answered")
-
-    with socket.socket() as sock, ThreadPoolExecutor(8) as pool:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen(1_024)
-        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        try:
-            for round_number in range(3):
-                with serving(tmp_path, sock=sock) as server:
-                    assert server.url == url
-                    if round_number == 0:
-                        visits = [pool.submit(visit, number) for number in range(8)]
-                    more()
-                    assert server.terminate() == 0
-                if round_number == 1:  # nobody listens for a while: connections wait
-                    time.sleep(0.5)
-            with serving(tmp_path, sock=sock):
-                more()
-                ended.set()
-                for done in visits:
-                    done.result(PATIENCE)
-        finally:
-            ended.set()
-    assert failures == []
-    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
-        assert service.ledger.verify().decisions == len(answered)

@@ -1,7 +1,7 @@
 """Every route besides decide, reward and plan. Each is one call of the in-process service.
 
-Experiments, the budget and API keys come first, then the ledger, erasure, retention and exports; audits
-(scratch copies for canaries, and the ledger as a log); scores for the strategy "gate".
+Experiments, the budget and API keys come first, then the ledger, erasure, retention and exports, and the
+ledger as a log for auditors.
 """
 
 from __future__ import annotations
@@ -12,24 +12,20 @@ from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Request
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
 from starlette.background import BackgroundTask
 
 from deniable._types import JsonObject
 from deniable.analysis.result_records import Results
 from deniable.analysis.summary import ExperimentSummary
-from deniable.errors import InvalidArgumentError
 from deniable.service.http import models
 from deniable.service.http.auth import Service, authenticator_of, require
-from deniable.service.http.decide_routes import EXPERIMENT_KEY, SCRATCH_KEY
+from deniable.service.http.decide_routes import EXPERIMENT_KEY
 from deniable.service.http.messages import MEDIA_TYPE
 from deniable.service.limits import (
-    LARGEST_SCORE,
     LONGEST_EXPERIMENT_KEY,
 )
-from deniable.service.scores import checked_scores
 from deniable.storage.records import Metric, Scope
 
 
@@ -50,11 +46,17 @@ def scoped_router(scope: Scope) -> APIRouter:
 
 read, draft, run = scoped_router("read"), scoped_router("draft"), scoped_router("run")
 privacy, admin = scoped_router("privacy"), scoped_router("admin")
-audit, scores = scoped_router("audit"), scoped_router("scores")
-ROUTERS = (read, draft, run, privacy, admin, audit, scores)
+audit = scoped_router("audit")
+ROUTERS = (read, draft, run, privacy, admin, audit)
 
 ExperimentKey = Annotated[str, Path(pattern=EXPERIMENT_KEY, max_length=LONGEST_EXPERIMENT_KEY)]
+PAGE = 1_000
+PageLimit = Annotated[int, Query(ge=1, le=10_000)]
 KeyId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
+
+
+def _link_next(response: Response, path: str, after: str, limit: int) -> None:
+    response.headers["Link"] = f'</v1/{path}?after={after}&limit={limit}>; rel="next"'
 
 
 @read.get("/firm", responses=problems(404))
@@ -72,9 +74,20 @@ def open_period(service: Service, wanted: models.FirmRequest) -> models.FirmRepl
 
 
 @read.get("/experiments")
-def experiments(service: Service) -> list[models.ExperimentReply]:
-    """All experiments, oldest first."""
-    return [models.ExperimentReply.of(found) for found in service.experiments.all()]
+def experiments(
+    service: Service, response: Response, after: str = "", limit: PageLimit = PAGE
+) -> list[models.ExperimentReply]:
+    """Experiments, oldest first; `after` is the key of the last one of the page before.
+
+    The header `Link` has the address of the next page, if there is one.
+    """
+    every = service.experiments.all()
+    keys = [experiment.key for experiment in every]
+    first = keys.index(after) + 1 if after in keys else 0
+    page = every[first : first + limit]
+    if first + limit < len(every):
+        _link_next(response, "experiments", page[-1].key, limit)
+    return [models.ExperimentReply.of(experiment) for experiment in page]
 
 
 @draft.post("/experiments", status_code=201, responses=problems(409))
@@ -86,10 +99,8 @@ def create_experiment(service: Service, wanted: models.ExperimentRequest) -> mod
         segments=wanted.segments,
         budget=wanted.budget,
         strategy=wanted.strategy,
-        across_time=wanted.across_time,
         planned_visitors=wanted.planned_visitors,
-        trace_budget=wanted.trace_budget,
-        layer=wanted.layer or wanted.group,
+        layer=wanted.layer,
         holdout=wanted.holdout,
         metrics=[metric.metric() for metric in wanted.metrics] or (Metric(),),
         default_arm=wanted.default_arm,
@@ -106,13 +117,16 @@ def experiment(service: Service, key: ExperimentKey) -> models.ExperimentReply:
 
 @read.get("/experiments/{key}/counts", responses=problems(404))
 def counts(service: Service, key: ExperimentKey) -> list[models.CellReply]:
-    """Shows and clicks of each arm in each segment. Private: never hand this to a watcher."""
-    return [models.CellReply.of(cell) for cell in service.experiments.counts(key)]
+    """Shows and clicks of each arm in each segment, as of the table in force.
+
+    Private: never hand this to a tracker.
+    """
+    return [models.CellReply.of(cell) for cell in service.experiments.released_counts(key)]
 
 
 @read.get("/experiments/{key}/results", responses=problems(404))
 def results(service: Service, key: ExperimentKey) -> Results:
-    """What an experiment has learned, valid at any look. Private: never hand this to a watcher."""
+    """What an experiment has learned, valid at any look. Private: never hand this to a tracker."""
     return service.experiments.results(key)
 
 
@@ -120,7 +134,7 @@ def results(service: Service, key: ExperimentKey) -> Results:
 def summary(service: Service, key: ExperimentKey) -> ExperimentSummary:
     """Where an experiment stands: leaderboard, rates and risk by segment, totals over time.
 
-    Segments with few visitors are left out. Private: never hand this to a watcher.
+    Segments with few visitors are left out. Private: never hand this to a tracker.
     """
     return service.experiments.summary(key)
 
@@ -170,7 +184,7 @@ def start(service: Service, key: ExperimentKey) -> models.ExperimentReply:
 
 @run.post("/experiments/{key}/pause", responses=problems(404, 409))
 def pause(service: Service, key: ExperimentKey) -> models.ExperimentReply:
-    """Pause a running experiment: known visitors keep their arm, new ones get the zero row."""
+    """Pause a running experiment: known visitors keep their arm, new ones get the neutral row."""
     return models.ExperimentReply.of(service.experiments.pause(key))
 
 
@@ -211,7 +225,7 @@ def add_arm(
 def add_segment(
     service: Service, key: ExperimentKey, wanted: models.SegmentRequest
 ) -> models.ExperimentReply:
-    """List one more segment. It gets the zero row until the next table has its own row."""
+    """List one more segment. It counts as unlisted until the next table has its own row."""
     return models.ExperimentReply.of(service.experiments.add_segment(key, wanted.segment))
 
 
@@ -237,9 +251,17 @@ def revoke_api_key(service: Service, key_id: KeyId, request: Request) -> models.
 
 
 @read.get("/ledger")
-def ledger(service: Service) -> list[models.CommitmentReply]:
-    """All changes to the firm's budget or an experiment's state, oldest first."""
-    return [models.CommitmentReply.of(entry) for entry in service.ledger.entries()]
+def ledger(
+    service: Service, response: Response, after: int = Query(0, ge=0), limit: PageLimit = PAGE
+) -> list[models.CommitmentReply]:
+    """Changes to the firm's budget or an experiment's state, oldest first, after a number.
+
+    The header `Link` has the address of the next page, if there is one.
+    """
+    entries = service.ledger.entries(after=after, limit=limit + 1)
+    if len(entries) > limit:
+        _link_next(response, "ledger", str(entries[limit - 1].seq), limit)
+    return [models.CommitmentReply.of(entry) for entry in entries[:limit]]
 
 
 @read.get("/ledger/verification")
@@ -251,7 +273,7 @@ def verification(service: Service) -> models.VerificationReply:
 
 @privacy.post("/erasures")
 def erase(service: Service, wanted: models.ErasureRequest) -> models.ErasureReply:
-    """Erase these visitors and their stored arms. If they return, they get the zero row."""
+    """Erase these visitors and their stored arms. If they return, they get the neutral row."""
     return models.ErasureReply.of(service.visitors.erase(wanted.visitors))
 
 
@@ -291,32 +313,6 @@ def _download(name: str, write: Callable[[FilePath], object]) -> FileResponse:
 
 # -- audits ----------------------------------------------------------------------------------------
 
-ScratchKey = Annotated[str, Path(pattern=SCRATCH_KEY)]
-PAGE = 10_000
-
-
-@audit.post("/experiments/{key}/scratch", status_code=201, responses=problems(404, 409))
-def make_scratch(service: Service, key: ExperimentKey) -> models.ScratchReply:
-    """Create a scratch copy for canaries: the same promise and table, no cost, no traffic."""
-    return models.ScratchReply.of(*service.scratch.make(key))
-
-
-@audit.get("/scratch/{scratch}/decisions", responses=problems(404))
-def scratch_decisions(
-    service: Service,
-    scratch: ScratchKey,
-    after: Annotated[str, Query(pattern="^([0-9a-f]{32})?$")] = "",
-) -> list[models.StoredDrawReply]:
-    """Up to 10,000 of its stored decisions after an id, in the order of ids."""
-    found = service.scratch.stored(scratch, after=after, limit=PAGE)
-    return [models.StoredDrawReply.of(one) for one in found]
-
-
-@audit.delete("/scratch/{scratch}", responses=problems(404))
-def remove_scratch(service: Service, scratch: ScratchKey) -> models.ScratchEndReply:
-    """Delete a scratch copy and its decisions. The ledger keeps the ends of its chains."""
-    return models.ScratchEndReply(decisions=service.scratch.remove(scratch))
-
 
 @audit.get("/ledger/log", response_class=FileResponse, responses=problems(404))
 def ledger_log(
@@ -338,71 +334,3 @@ def ledger_log(
         f"{experiment or 'ledger'}-log.{ending}",
         lambda path: service.ledger.export_log(path, experiment=experiment),
     )
-
-
-# -- scores of an external model -------------------------------------------------------------------
-
-
-def _shaped(given: object) -> dict[str, dict[str, float]]:
-    """Validate all scores at once: pydantic would report the location and thereby name a segment."""
-    try:
-        return checked_scores(given)
-    except InvalidArgumentError as error:
-        raise ValueError(f"expected {error.allowed}") from None
-
-
-_ROW = {
-    "type": "object",
-    "minProperties": 1,
-    "additionalProperties": {
-        "type": "number",
-        "minimum": -LARGEST_SCORE,
-        "maximum": LARGEST_SCORE,
-    },
-}
-_SCHEMA = {
-    "type": "object",
-    "description": "Segment -> arm -> score, for every segment and every arm.",
-    "minProperties": 1,
-    "additionalProperties": _ROW,
-}
-
-
-class ScoresRequest(BaseModel):
-    """A model's scores, by segment and arm."""
-
-    model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
-
-    kind: Literal["scores", "probabilities"] = "scores"
-    scores: Annotated[dict[str, dict[str, float]], PlainValidator(_shaped), WithJsonSchema(_SCHEMA)]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _members(cls, given: object) -> object:
-        if isinstance(given, dict) and not set(given) <= set(cls.model_fields):
-            raise ValueError("expected the members kind and scores, and no other")
-        return given
-
-
-class ScoresReply(BaseModel):
-    """What the gate will do with the scores; see `deniable.storage.records.GateReport`."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    experiment: str
-    kind: Literal["scores", "probabilities"]
-    recorded: bool
-    wanted: float
-    kept: float
-    cost: float
-    table: int
-    decisions: int
-    next_at: int | None
-    words: str
-
-
-@scores.put("/experiments/{key}/scores", responses=problems(404, 409))
-def put_scores(service: Service, key: ExperimentKey, wanted: ScoresRequest) -> ScoresReply:
-    """Set the scores for the next scheduled table; returns what the promise costs the model. Private."""
-    report = service.scores.put(key, wanted.scores, kind=wanted.kind)
-    return ScoresReply.model_validate(report)

@@ -54,7 +54,7 @@ _OFREP_CONTEXT = {
                     "maxLength": LONGEST_NAME,
                     "pattern": NOT_BLANK,
                 },
-                "segment": {"type": ["string", "null"], "maxLength": LONGEST_NAME},
+                "segment": {"type": ["string", "null"]},
             },
         }
     },
@@ -81,10 +81,10 @@ _OFREP_ERROR = {
 }
 _PROBLEM = {"$ref": "#/components/schemas/ProblemReply"}
 
-READY_MEMORY_SECONDS = 1.0
-"""How long a `/readyz` result is cached: the route is public, and each check costs a transaction."""
+STORE_MEMORY_SECONDS = 1.0
+"""How long a `/storez` result is cached: the route is public, and each check costs a transaction."""
 
-HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/storez", "/metrics"})
 """Paths that are answered however busy the service is."""
 
 operation = APIRouter(tags=["operation"])
@@ -119,7 +119,8 @@ def make_api(
     api.state.service = service
     api.state.authenticator = authenticator
     api.state.tally = tally
-    api.state.readiness = Readiness(service)
+    api.state.schema_problem = None
+    api.state.store_check = StoreCheck(service)
     for router in (operation, flags, *administration.ROUTERS, plan_routes.router, *extra_routers):
         # Not included: FastAPI makes included routes a second time at the first request, all of them.
         api.router.routes.extend(router.routes)
@@ -137,8 +138,8 @@ async def health() -> HealthReply:
     return HealthReply()
 
 
-class Readiness:
-    """Checks whether the service is ready, at most once a second and in one thread at a time.
+class StoreCheck:
+    """Checks whether the store takes decisions, at most once a second and in one thread at a time.
 
     Args:
         service: the service.
@@ -150,10 +151,10 @@ class Readiness:
         self._answer = False
         self._asked_at = float("-inf")
 
-    async def ready(self) -> bool:
+    async def passes(self) -> bool:
         """Return the result, at most a second old."""
         loop = asyncio.get_running_loop()
-        if loop.time() - self._asked_at < READY_MEMORY_SECONDS:
+        if loop.time() - self._asked_at < STORE_MEMORY_SECONDS:
             return self._answer
         if self._asking is None:
             self._asking = asyncio.ensure_future(asyncio.to_thread(self._service.ready))
@@ -169,9 +170,18 @@ class Readiness:
 
 @operation.get("/readyz", responses={503: {"model": ProblemReply}})
 async def ready(request: Request) -> HealthReply:
+    """Whether this process answers decisions, with neutral arms while the store fails."""
+    problem = request.app.state.schema_problem
+    if problem is not None:
+        raise Problem(503, "not-ready", problem)
+    return HealthReply()
+
+
+@operation.get("/storez", responses={503: {"model": ProblemReply}})
+async def stores(request: Request) -> HealthReply:
     """Whether a decision could be drawn and stored right now."""
-    if not await request.app.state.readiness.ready():
-        raise Problem(503, "not-ready", "the store cannot be written to")
+    if not await request.app.state.store_check.passes():
+        raise Problem(503, "not-storing", "the store cannot be written to")
     return HealthReply()
 
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from fastapi import APIRouter, FastAPI
 
 from deniable._types import JsonObject
+from deniable.errors import DeniableError
 from deniable.service.http import ofrep
 from deniable.service.http.api import HEALTH_PATHS, make_api
-from deniable.service.http.auth import Authenticator, authorization_of
-from deniable.service.http.decide_routes import DecideRoute, DecideRoutes, told
+from deniable.service.http.auth import CALLER, Authenticator, authorization_of
+from deniable.service.http.decide_routes import DecideRoutes
 from deniable.service.http.idempotency import answer_once, reply_key
 from deniable.service.http.logs import LogRequests, log_failure, log_request
 from deniable.service.http.messages import (
@@ -60,6 +61,12 @@ _DEFAULT_HEADERS = (
 
 
 BEAT_SECONDS = 3600
+SCHEMA_SECONDS = 2
+"""How often a process checks whether the store was migrated to a newer schema."""
+
+MEASURE_SECONDS = 15
+"""How often the disk's free space and the age of tables are looked up."""
+
 UPLOAD_LIMIT = 50_000_000
 """Maximum size of a file that a signed-in user may upload, in bytes."""
 
@@ -72,6 +79,7 @@ class Options:
         body_limit: maximum size of a request body, in bytes.
         batch_limit: maximum number of visitors or rewards per request.
         in_flight_limit: maximum number of concurrent requests, not counting decide and reward.
+        request_seconds: how long a body, or the next part of an upload, may take to arrive.
         key_cache_seconds: how long an API key is cached; a revoked key keeps working for at most
             this long.
         key_outage_seconds: how long a valid API key stays accepted while the store does not
@@ -80,17 +88,21 @@ class Options:
             None waits indefinitely.
         log_requests: which requests are logged.
         tally: request counters; by default, for this process only.
+        only: what is answered: decisions and rewards ("decide"), the rest ("pages"), or everything.
+            Health and metrics always are.
         close_seconds: how long the service may take to close at shutdown; None leaves it open.
     """
 
     body_limit: int = 262_144
     batch_limit: int = 1_000
     in_flight_limit: int = 200
+    request_seconds: float = 10.0
     key_cache_seconds: float = 5.0
     key_outage_seconds: float = 3_600.0
     decide_seconds: float | None = None
     log_requests: LogRequests = "administration"
     tally: Tally | None = None
+    only: Literal["everything", "decide", "pages"] = "everything"
     close_seconds: float | None = None
 
 
@@ -141,7 +153,8 @@ class Application:
             max_age_seconds=options.key_cache_seconds,
             outage_seconds=options.key_outage_seconds,
         )
-        limits = Limits(options.body_limit, options.batch_limit)
+        limits = Limits(options.body_limit, options.batch_limit, options.request_seconds)
+        self._limits = limits
         self._decide = DecideRoutes(self._authenticator, limits)
         self._in_flight = 0
         self.api: FastAPI = make_api(
@@ -160,6 +173,7 @@ class Application:
                 return
             route, key = found
             try:
+                self._check_served_here(deciding=True)
                 status = await self._decide.serve(route, key, scope, receive, send)
             except ClientGoneError:
                 return
@@ -167,40 +181,21 @@ class Application:
                 answer = _refusal(error, route.template, key if route.ofrep else None)
                 await send_answer(send, answer)
                 status = answer.status
-            self._note(route, scope["method"], status, start)
+            seconds = time.perf_counter() - start
+            self._tally.request(route.tally, status, seconds)
+            # The time of a single reward would tell who clicked.
+            reward = route.scope == "reward" and status < 400
+            if self._log_decides and not reward:
+                caller = scope.get(CALLER)
+                log_request(scope["method"], route.template, status, seconds, caller)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
 
-    def answer_at_once(
-        self, path: str, scope: Scope, body: bytes, reply: Callable[[Answer], None]
-    ) -> bool:
-        """Answer a POST with a complete body without ASGI, which takes as long as deciding.
-
-        Returns False without side effects if `__call__` has to handle the request. Otherwise
-        `reply` is called once, later, with the response that `__call__` would have sent.
-        """
-        start = time.perf_counter()
-        asked = self._decide.ask_at_once(path, scope, body)
-        if asked is None:
-            return False
-
-        def finish(outcome: asyncio.Future[object]) -> None:
-            route, key = asked.route, asked.key
-            try:
-                answer = told(route, key, outcome.result())
-            except Exception as error:  # noqa: BLE001 - reported as a problem
-                answer = _refusal(error, route.template, key if route.ofrep else None)
-            reply(answer)
-            self._note(route, "POST", answer.status, start)
-
-        asked.outcome.add_done_callback(finish)
-        return True
-
-    def _note(self, route: DecideRoute, method: str, status: int, start: float) -> None:
-        seconds = time.perf_counter() - start
-        self._tally.request(route.tally, status, seconds)
-        if self._log_decides:
-            log_request(method, route.template, status, seconds)
+    def _check_served_here(self, *, deciding: bool) -> None:
+        """Raise the 404 problem if another process of the service answers these requests."""
+        only = self._options.only
+        if only != "everything" and deciding != (only == "decide"):
+            raise Problem(404, "not-served-here", f"this process was started with --only {only}")
 
     def template(self, scope: Scope) -> str:
         """Return the route template of an answered request, never its actual path."""
@@ -224,7 +219,8 @@ class Application:
         position = _OFREP if bulk else _ADMINISTRATION if path.startswith("/v1/") else _OTHER
         self._tally.request(position, status, seconds)
         if self._log_others:
-            log_request(scope["method"], _template(scope), status, seconds)
+            caller = scope.get(CALLER)
+            log_request(scope["method"], _template(scope), status, seconds, caller)
 
     async def _answer_limited(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Answer one request and return its status. Exceptions are reported as problems.
@@ -234,18 +230,23 @@ class Application:
         """
         path: str = scope["path"]
         if path in HEALTH_PATHS:
+            if scope["method"] == "HEAD":  # the server leaves out the body
+                scope["method"] = "GET"
             return await self._answered(scope, receive, send)
+        self._check_served_here(deciding=path == ofrep.BULK_PATH)
         if scope["method"] in _SAFE_METHODS:
             with self._request_slot():
                 return await self._answered(scope, receive, send)
         caller = None
         if path.startswith(_API_PREFIXES):
             caller = await self._authenticator.caller(authorization_of(scope))
+            scope[CALLER] = caller.label
         # Streamed to disk, after the route has authenticated the sender.
         if path in self.upload_paths:
             with self._request_slot():
-                return await self._answered(scope, limited(receive, UPLOAD_LIMIT), send)
-        body = await read_body(scope, receive, self._options.body_limit)
+                upload = limited(receive, Limits(UPLOAD_LIMIT, seconds=self._limits.seconds))
+                return await self._answered(scope, upload, send)
+        body = await read_body(scope, receive, self._limits)
         with self._request_slot():
             given = header(scope, b"idempotency-key")
             if caller is None or given is None or not path.startswith("/v1/"):
@@ -299,7 +300,8 @@ class Application:
         await receive()
         decide_seconds = self._options.decide_seconds
         self._decide.connect(AsyncDecisions(self._service.writer, decide_seconds=decide_seconds))
-        working = [asyncio.create_task(self._observe()), asyncio.create_task(self._beat())]
+        endless = (self._observe, self._beat, self._check_schema, self._measure)
+        working = [asyncio.create_task(work()) for work in endless]
         for companion in self.companions:
             companion.start()
         await send({"type": "lifespan.startup.complete"})
@@ -324,6 +326,19 @@ class Application:
         while True:
             await asyncio.to_thread(self._service.beat)
             await asyncio.sleep(BEAT_SECONDS)
+
+    async def _measure(self) -> None:
+        while True:
+            with suppress(DeniableError):
+                self._tally.measure(await asyncio.to_thread(self._service.store_figures))
+            await asyncio.sleep(MEASURE_SECONDS)
+
+    async def _check_schema(self) -> None:
+        while True:
+            with suppress(DeniableError):  # a store that does not answer says nothing about it
+                problem = await asyncio.to_thread(self._service.schema_problem)
+                self.api.state.schema_problem = problem
+            await asyncio.sleep(SCHEMA_SECONDS)
 
 
 def _replayed(body: bytes) -> Receive:

@@ -69,6 +69,10 @@ class Caller(NamedTuple):
         act_as("key" if self.role is None else "user", self.label)
 
 
+CALLER = "deniable.caller"
+"""Member of a request's scope: the label of its API key or the name of its user, for the log."""
+
+
 class KnowsKeys(Protocol):
     """The part of the service that authentication needs."""
 
@@ -294,6 +298,7 @@ def require(scope: Scope) -> Callable[..., Awaitable[Caller]]:
 
     async def checked(request: Request, _bearer: object = Depends(_documented)) -> Caller:
         caller = await authenticator_of(request).caller(authorization_of(request.scope))
+        request.scope[CALLER] = caller.label
         caller.require(scope)
         caller.act()
         return caller

@@ -14,16 +14,15 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import orjson
 
 from deniable._types import JsonObject
 from deniable.errors import OverloadedError
-from deniable.service.http.auth import Authenticator, Caller, authorization_of
+from deniable.service.http.auth import CALLER, Authenticator, authorization_of
 from deniable.service.http.messages import (
-    Answer,
     Limits,
     Problem,
     Receive,
@@ -40,15 +39,22 @@ from deniable.service.http.ofrep import context_of, evaluation
 from deniable.service.ids import INVISIBLE
 from deniable.service.limits import LARGEST_REWARD, LONGEST_NAME
 from deniable.service.writer import AsyncDecisions
-from deniable.storage.records import SCRATCH_PREFIX, Decision
+from deniable.storage.records import Decision
 from deniable.storage.records import Scope as KeyScope
 
-Ask: TypeAlias = Callable[[str, JsonObject, str], asyncio.Future[Any]]
+Ask: TypeAlias = Callable[[str, JsonObject], asyncio.Future[Any]]
 Tell: TypeAlias = Callable[[str, Any], bytes]
 Decided: TypeAlias = "asyncio.Future[list[Decision]]"
 
 _EXPERIMENTS = "/v1/experiments/"
 _FLAGS = "/ofrep/v1/evaluate/flags/"
+
+
+VISITOR_BYTES = 5_000
+"""Bytes of a batch for each visitor: as many as the longest id and listed segment can take in JSON.
+
+So a batch is refused for the number of its visitors, never for the length of their segments.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +65,9 @@ class DecideRoute:
         template: path with `{key}`, as shown in logs.
         tally: index in the tally.
         scope: scope that the API key must have.
-        ask: submits the decision or reward, given a key, a document and a caller's id.
+        ask: submits the decision or reward, given a key and a document.
         tell: builds the body from a key and the result; empty for 204.
         ofrep: whether errors use the OFREP format.
-        items: name of the member with the batch; None if the route takes a single visitor or
-            reward.
     """
 
     template: str
@@ -72,21 +76,6 @@ class DecideRoute:
     ask: Ask
     tell: Tell
     ofrep: bool = False
-    items: str | None = None
-
-
-class Asked(NamedTuple):
-    """A request that is waiting for the store.
-
-    Attributes:
-        route: the route.
-        key: the key in the path.
-        outcome: future with the result, for `told`.
-    """
-
-    route: DecideRoute
-    key: str
-    outcome: asyncio.Future[Any]
 
 
 class DecideRoutes:
@@ -100,6 +89,7 @@ class DecideRoutes:
     def __init__(self, authenticator: Authenticator, limits: Limits) -> None:
         self._authenticator = authenticator
         self._limits = limits
+        self._batch_limits = replace(limits, body=max(limits.body, limits.batch * VISITOR_BYTES))
         self._decisions: AsyncDecisions | None = None
         at = ROUTES.index
         decisions = f"{_EXPERIMENTS}{{key}}/decisions"
@@ -112,7 +102,6 @@ class DecideRoutes:
             "decide",
             self._decide_many,
             self._tell_many,
-            items="visitors",
         )
         self._ofrep = DecideRoute(
             f"{_FLAGS}{{key}}",
@@ -130,7 +119,6 @@ class DecideRoutes:
                 "reward",
                 self._reward_many,
                 _tell_nothing,
-                items="rewards",
             ),
         )
         self._fixed = {route.template: route for route in rewards}
@@ -162,95 +150,56 @@ class DecideRoutes:
         if scope["method"] != "POST":
             raise Problem(405, "method", "only POST", headers={"Allow": "POST"})
         caller = await self._authenticator.caller(authorization_of(scope))
-        # Only auditors may use scratch copies. The check does not depend on whether the copy
-        # exists.
-        caller.require("audit" if key.startswith(SCRATCH_PREFIX) else route.scope)
-        body = await read_body(scope, receive, self._limits.body)
-        asked = self._asked(route, key, caller, body, scope)
-        answer = told(route, key, await asked)
+        scope[CALLER] = caller.label
+        caller.require(route.scope)
+        limits = self._batch_limits if route is self._decide_batch else self._limits
+        body = await read_body(scope, receive, limits)
+        if self._service.writer.crowded():  # before parsing, because refusing must be cheap
+            raise OverloadedError("too many decisions and rewards are queued")
+        document = parse_object(body, header(scope, b"content-type"))
+        reply = route.tell(key, await route.ask(key, document))
+        answer = json_answer(200 if reply else 204, reply)
         await send_answer(send, answer)
         return answer.status
 
-    def ask_at_once(self, path: str, scope: Scope, body: bytes) -> Asked | None:
-        """Ask for what a request wants, where nothing has to be waited for.
-
-        Returns None, and has done nothing, where `serve` has to look at the request: another route, a
-        caller who is not remembered, or anything that is to be told as a problem. Overload is told at
-        once too: there is no time to parse a batch twice in order to refuse it.
-        """
-        found = self.find(path)
-        if found is None or len(body) > self._limits.body:
-            return None
-        route, key = found
-        try:
-            caller = self._authenticator.remembered(authorization_of(scope))
-            if caller is None or route.scope not in caller.scopes or key.startswith(SCRATCH_PREFIX):
-                return None
-            return Asked(route, key, self._asked(route, key, caller, body, scope))
-        except OverloadedError as error:
-            return Asked(route, key, self._service.refused(error))
-        except Exception:  # noqa: BLE001 - it happens again in `serve`, where it is told
-            return None
-
-    def _asked(
-        self, route: DecideRoute, key: str, caller: Caller, body: bytes, scope: Scope
-    ) -> asyncio.Future[Any]:
-        if route.items is None:
-            self._refuse_if_crowded(caller.id, 1)  # before parsing, because refusing must be cheap
-        document = parse_object(body, header(scope, b"content-type"))
-        if route.items is not None:  # count exactly: an estimate could depend on segment names
-            given = document.get(route.items)
-            self._refuse_if_crowded(caller.id, len(given) if isinstance(given, list) else 1)
-        return route.ask(key, document, caller.id)
-
-    def _refuse_if_crowded(self, caller: str, size: int) -> None:
-        if self._service.writer.crowded(caller, max(1, size)):
-            raise OverloadedError("too many decisions and rewards are queued")
-
-    def _decide_one(self, key: str, document: JsonObject, caller: str) -> Decided:
+    def _decide_one(self, key: str, document: JsonObject) -> Decided:
         visitor, segment = visitor_and_segment(document)
-        return self._service.decide(known_key(key), (visitor,), (segment,), caller)
+        return self._service.decide(known_key(key), (visitor,), (segment,))
 
     def _tell_one(self, key: str, found: list[Decision]) -> bytes:
         decision, arm = found[0]
         body = orjson.dumps({"decision": decision, "arm": arm})
         return padded(body, (arm,), self._service.longest_arm(key))
 
-    def _decide_many(self, key: str, document: JsonObject, caller: str) -> Decided:
+    def _decide_many(self, key: str, document: JsonObject) -> Decided:
         wanted = items(document, "visitors", self._limits.batch)
         visitors, segments = visitors_and_segments(wanted)
-        return self._service.decide(known_key(key), visitors, segments, caller)
+        return self._service.decide(known_key(key), visitors, segments)
 
     def _tell_many(self, key: str, found: list[Decision]) -> bytes:
         body = orjson.dumps({"decisions": [{"decision": i, "arm": arm} for i, arm in found]})
         return padded(body, [arm for _, arm in found], self._service.longest_arm(key))
 
-    def _decide_flag(self, key: str, document: JsonObject, caller: str) -> Decided:
+    def _decide_flag(self, key: str, document: JsonObject) -> Decided:
         visitor, segment = context_of(document)
-        return self._service.decide(known_key(key), (visitor,), (segment,), caller)
+        return self._service.decide(known_key(key), (visitor,), (segment,))
 
     def _tell_flag(self, key: str, found: list[Decision]) -> bytes:
         body = orjson.dumps(evaluation(key, found[0]))
         return padded(body, (found[0].arm,) * 2, self._service.longest_arm(key))
 
-    def _reward_one(self, _key: str, document: JsonObject, caller: str) -> asyncio.Future[None]:
-        return self._service.reward((decision_and_value(document),), caller)
+    def _reward_one(self, _key: str, document: JsonObject) -> asyncio.Future[None]:
+        return self._service.reward((decision_and_value(document),))
 
-    def _reward_many(self, _key: str, document: JsonObject, caller: str) -> asyncio.Future[None]:
+    def _reward_many(self, _key: str, document: JsonObject) -> asyncio.Future[None]:
         wanted = items(document, "rewards", self._limits.batch)
-        return self._service.reward([decision_and_value(item) for item in wanted], caller)
+        return self._service.reward([decision_and_value(item) for item in wanted])
 
     @property
     def _service(self) -> AsyncDecisions:
         if self._decisions is None:
             raise Problem(503, "starting", "the service is starting")
         return self._decisions
-
-
-def told(route: DecideRoute, key: str, found: object) -> Answer:
-    """Build the response from the result of a request."""
-    body = route.tell(key, found)
-    return json_answer(200 if body else 204, body)
 
 
 def _tell_nothing(_key: str, _found: None) -> bytes:
@@ -260,9 +209,8 @@ def _tell_nothing(_key: str, _found: None) -> bytes:
 # -- what is sent and answered ---------------------------------------------------------------------
 
 EXPERIMENT_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
-SCRATCH_KEY = rf"^{SCRATCH_PREFIX}[0-9a-f]{{16}}$"
 LONGEST_DECISION = 64
-_is_key = re.compile(f"{EXPERIMENT_KEY}|{SCRATCH_KEY}").fullmatch
+_is_key = re.compile(EXPERIMENT_KEY).fullmatch
 
 NOT_BLANK = "".join(
     (r"[^\s", *(rf"\u{first:04x}-\u{last:04x}" for first, last in INVISIBLE if last < 0x10000), "]")
@@ -287,7 +235,7 @@ VISITOR_SCHEMA: JsonObject = {
             "maxLength": LONGEST_NAME,
             "pattern": NOT_BLANK,
         },
-        "segment": {"type": ["string", "null"], "maxLength": LONGEST_NAME},
+        "segment": {"type": ["string", "null"]},
     },
 }
 REWARD_SCHEMA: JsonObject = {

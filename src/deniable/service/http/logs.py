@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias
 
 import orjson
 
+from deniable.errors import causes
+
 LogRequests: TypeAlias = Literal["all", "administration", "none"]
 
 _log = logging.getLogger("deniable.http")
@@ -31,8 +33,8 @@ class JsonFormatter(logging.Formatter):
             "event": record.getMessage(),
         }
         entry.update(getattr(record, "members", {}))
-        if record.exc_info and record.exc_info[0] is not None:
-            entry["error"] = record.exc_info[0].__name__
+        if record.exc_info and record.exc_info[1] is not None:
+            entry["error"] = causes(record.exc_info[1])
             # Only code locations: an exception's message may quote a visitor's request.
             frames = traceback.extract_tb(record.exc_info[2])
             entry["at"] = [f"{frame.name}:{frame.lineno}" for frame in frames[-8:]]
@@ -40,7 +42,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_to_stderr(level: str) -> None:
-    """Log everything at or above the level to stderr as JSON lines, including uvicorn's messages."""
+    """Log everything at or above the level to stderr as JSON lines, including Granian's messages."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
@@ -48,9 +50,12 @@ def log_to_stderr(level: str) -> None:
     root.setLevel(level.upper())
 
 
-def log_request(method: str, route: str, status: int, seconds: float) -> None:
-    """Log one request."""
+def log_request(
+    method: str, route: str, status: int, seconds: float, caller: str | None = None
+) -> None:
+    """Log one request, with the label of the API key or the name of the user, if known."""
     members = {
+        "caller": caller,
         "method": method,
         "route": route,
         "status": status,

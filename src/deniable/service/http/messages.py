@@ -6,6 +6,7 @@ or a visitor's id.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -59,10 +60,12 @@ class Limits:
     Attributes:
         body: maximum body size, in bytes.
         batch: maximum number of visitors or rewards.
+        seconds: how long the body may take to arrive.
     """
 
     body: int = 262_144
     batch: int = 1_000
+    seconds: float = 10.0
 
 
 class ClientGoneError(Exception):
@@ -164,8 +167,22 @@ def header(scope: Scope, name: bytes) -> bytes | None:
     return None
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """Read the whole body; raise a 413 problem as soon as it exceeds the limit."""
+def too_slow() -> Problem:
+    """Return the 408 problem."""
+    detail = "the request did not arrive in time"
+    return Problem(408, "too-slow", detail, headers={"Connection": "close"})
+
+
+async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+    """Read the whole body; raise a problem as soon as it is too large (413) or too slow (408)."""
+    try:
+        async with asyncio.timeout(limits.seconds):
+            return await _whole_body(scope, receive, limits.body)
+    except TimeoutError:
+        raise too_slow() from None
+
+
+async def _whole_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     message = await receive()
     body: bytes = message.get("body", b"")
     while True:
@@ -182,16 +199,20 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         body += message.get("body", b"")
 
 
-def limited(receive: Receive, limit: int) -> Receive:
-    """Wrap `receive` to stream the body and raise a 413 problem once it exceeds the limit."""
+def limited(receive: Receive, limits: Limits) -> Receive:
+    """Wrap `receive` to stream a body of any duration, each part of which comes in time."""
     seen = 0
 
     async def counted() -> Message:
         nonlocal seen
-        message = await receive()
+        try:
+            async with asyncio.timeout(limits.seconds):
+                message = await receive()
+        except TimeoutError:
+            raise too_slow() from None
         seen += len(message.get("body", b""))
-        if seen > limit:
-            raise too_large(limit)
+        if seen > limits.body:
+            raise too_large(limits.body)
         return message
 
     return counted

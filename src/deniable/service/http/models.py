@@ -10,11 +10,9 @@ from datetime import datetime
 from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic.fields import FieldInfo
 
 from deniable._types import JsonObject
 from deniable.errors import NANO
-from deniable.privacy.tables import decoded_table
 from deniable.service.drafts import NewArm
 from deniable.service.http.decide_routes import EXPERIMENT_KEY, NOT_BLANK
 from deniable.service.limits import (
@@ -36,6 +34,7 @@ from deniable.service.limits import (
     MAX_SECONDS,
     MAX_SEGMENTS,
     MAX_TAGS,
+    MAX_WEIGHT,
     MOST_ERASED,
 )
 from deniable.storage.records import (
@@ -45,7 +44,6 @@ from deniable.storage.records import (
     Commitment,
     Experiment,
     Metric,
-    PublishedTable,
     Scope,
     Status,
 )
@@ -64,14 +62,6 @@ def _text(value: object) -> object:
     return value
 
 
-def _deprecated(instead: str) -> FieldInfo:
-    """Mark a field as deprecated in the documentation only; pydantic's own mark warns on access."""
-    info: FieldInfo = Field(
-        description=f"Deprecated: {instead}", json_schema_extra={"deprecated": True}
-    )
-    return info
-
-
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -82,11 +72,6 @@ class FirmRequest(_Request):
     budget: Annotated[float, Field(ge=0, le=MAX_NANO / NANO, allow_inf_nan=False, strict=True)]
     window_days: Annotated[int, Field(ge=1, le=MAX_DAYS, strict=True)] = 90
     reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
-    days: Annotated[
-        float | None,
-        Field(gt=0, le=MAX_DAYS, allow_inf_nan=False, strict=True),
-        _deprecated("periods are gone: use `window_days`; this has no effect"),
-    ] = None
 
 
 class ArmRequest(_Request):
@@ -95,10 +80,11 @@ class ArmRequest(_Request):
     key: Key
     label: Annotated[str, Field(max_length=LONGEST_ARM_LABEL)] = ""
     budget: Budget | None = None
+    weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT, strict=True)] | None = None
 
     def new_arm(self) -> NewArm:
         """Convert to the service's type."""
-        return NewArm(self.key, self.label, self.budget)
+        return NewArm(self.key, self.label, self.budget, self.weight)
 
 
 def _named(value: object) -> object:
@@ -133,13 +119,10 @@ class ExperimentRequest(_Request):
     segments: Annotated[list[SegmentName], Field(min_length=1, max_length=MAX_SEGMENTS)]
     budget: Budget | None = None
     strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
-    across_time: Annotated[bool, Field(strict=True)] = False
-    trace_budget: Budget | None = None
     planned_visitors: Annotated[int, Field(ge=1, le=MAX_PLANNED_VISITORS, strict=True)] | None = (
         None
     )
     layer: Key | None = None
-    group: Annotated[Key | None, _deprecated("use `layer`")] = None
     holdout: Annotated[float, Field(ge=0, le=MAX_HOLDOUT, allow_inf_nan=False)] = 0.0
     metrics: Annotated[list[MetricRequest], Field(max_length=MAX_METRICS)] = []
     default_arm: Key | None = None
@@ -153,8 +136,6 @@ class DraftRequest(_Request):
     segments: Annotated[list[SegmentName], Field(min_length=1, max_length=MAX_SEGMENTS)] = []
     budget: Budget | None = None
     strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
-    across_time: Annotated[bool, Field(strict=True)] = False
-    trace_budget: Budget | None = None
     planned_visitors: Annotated[int, Field(ge=1, le=MAX_PLANNED_VISITORS, strict=True)] | None = (
         None
     )
@@ -243,7 +224,6 @@ class FirmReply(_Reply):
     remaining: float
     window_days: int
     starts_at: datetime
-    ends_at: Annotated[None, _deprecated("budgets no longer end")] = None
 
 
 class ArmReply(BaseModel):
@@ -253,6 +233,7 @@ class ArmReply(BaseModel):
     label: str
     budget: float | None
     active: bool
+    weight: int
 
 
 class MetricReply(_Reply):
@@ -271,19 +252,15 @@ class ExperimentReply(BaseModel):
     arms: list[ArmReply]
     segments: list[str]
     strategy: str
-    across_time: bool
     budget: float
-    trace_budget: float | None
     planned_visitors: int | None
     layer: str | None
-    group: Annotated[str | None, _deprecated("use `layer`")]
     holdout: float
     metrics: list[MetricReply]
     default_arm: str
     attribution_seconds: int | None
     version: int
     winner: str | None
-    exhausted: bool
     table_number: int
     created_at: datetime
     started_at: datetime | None
@@ -292,16 +269,20 @@ class ExperimentReply(BaseModel):
     @classmethod
     def of(cls, experiment: Experiment) -> ExperimentReply:
         """Convert from the record."""
-        own = ("arms", "trace_budget", "group", "holdout", "metrics")
+        own = ("arms", "holdout", "metrics")
         taken = {name: getattr(experiment, name) for name in cls.model_fields if name not in own}
         arms = [
-            ArmReply(key=arm.key, label=arm.label, budget=_nats(arm.budget_nano), active=arm.active)
+            ArmReply(
+                key=arm.key,
+                label=arm.label,
+                budget=_nats(arm.budget_nano),
+                active=arm.active,
+                weight=arm.weight,
+            )
             for arm in experiment.arms
         ]
         return cls(
             arms=arms,
-            trace_budget=_nats(experiment.trace_nano),
-            group=experiment.layer,
             holdout=experiment.holdout / 1000,
             metrics=list(map(MetricReply.of, experiment.metrics)),
             **taken,
@@ -389,52 +370,6 @@ class VerificationReply(_Reply):
 
 
 class ErasureReply(_Reply):
-    """What was erased. It costs nothing: erased visitors get the zero row."""
-
-    decisions: int
-    debits: Annotated[dict[str, float], _deprecated("erasing costs nothing")] = {}
-    exhausted: Annotated[list[str], _deprecated("erasing exhausts nothing")] = []
-
-
-class ScratchReply(BaseModel):
-    """A scratch copy: its promise and its only table. Entries are strings, because they exceed 2^53."""
-
-    key: str
-    of_strategy: str
-    arms: list[str]
-    segments: list[str]
-    budgets_nano: list[int]
-    active: list[int]
-    rows: list[list[str]]
-    zero: list[str]
-
-    @classmethod
-    def of(cls, copy: Experiment, table: PublishedTable) -> ScratchReply:
-        """Convert from the copy and its table."""
-        made = decoded_table(table.rows, len(copy.arms))
-        return cls(
-            key=copy.key,
-            of_strategy=copy.strategy,
-            arms=[arm.key for arm in copy.arms],
-            segments=list(copy.segments),
-            budgets_nano=list(copy.budgets),
-            active=list(copy.active),
-            rows=[list(map(str, row)) for row in made.rows],
-            zero=list(map(str, made.zero)),
-        )
-
-
-class StoredDrawReply(_Reply):
-    """A stored decision of a scratch copy, with indices of segment (-1: not listed) and arm."""
-
-    id: str
-    segment: int
-    shown: int
-    table: int
-    role: int
-
-
-class ScratchEndReply(BaseModel):
-    """A scratch copy was removed."""
+    """What was erased. It costs nothing: erased visitors get the neutral row."""
 
     decisions: int

@@ -10,7 +10,7 @@ from deniable.expectations.prior import HETEROGENEITY, LIFT
 from deniable.planning.plan import Plan, plan
 from deniable.service.http.administration import scoped_router
 from deniable.service.http.models import Budget
-from deniable.service.limits import MAX_ARMS, MAX_BUDGET, MAX_PLAN_HORIZON, MAX_SEGMENTS
+from deniable.service.limits import MAX_ARMS, MAX_PLAN_HORIZON, MAX_SEGMENTS
 
 router = scoped_router("read")
 
@@ -30,9 +30,6 @@ class PlanRequest(BaseModel):
     prior: Probability = 0.2
     budget: Budget | None = None
     max_belief: Probability | None = None
-    trace_budget: (
-        Annotated[float, Field(ge=0.001, le=MAX_BUDGET, allow_inf_nan=False, strict=True)] | None
-    ) = None
     base_rate: Inside | None = None
     lift: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)] = LIFT
     heterogeneity: Probability = HETEROGENEITY
@@ -45,8 +42,8 @@ class PlanRequest(BaseModel):
 def make_plan(wanted: PlanRequest) -> Plan:
     """Plan the privacy budget of an experiment. Nothing is stored.
 
-    Nothing is simulated either. If no precomputed expectation exists (segments of different sizes, a
-    trace budget, or values that the surface does not cover), `expected.note` says what is left out.
+    For segments of different sizes, and values that the precomputed surface does not cover,
+    `expected.note` says what the figures stand for.
     """
     return plan(
         n_arms=wanted.arms,
@@ -56,10 +53,8 @@ def make_plan(wanted: PlanRequest) -> Plan:
         prior=wanted.prior,
         budget=wanted.budget,
         max_belief=wanted.max_belief,
-        trace_budget=wanted.trace_budget,
         base_rate=wanted.base_rate,
         lift=wanted.lift,
         heterogeneity=wanted.heterogeneity,
         per_day=wanted.per_day,
-        simulate=False,
     )

@@ -1,55 +1,65 @@
-"""Runs the application with uvicorn, in this process or in several that share a listening socket.
+"""Runs the application under Granian: a parent process, and workers that share the port.
+
+Granian parses HTTP, limits headers and connections, and replaces workers that have died. Each
+worker opens the store for itself. One whose store does not answer, or must be migrated first, waits and
+serves nothing meanwhile, because Granian gives up on workers that end again and again.
 
 On SIGTERM, SIGINT or SIGHUP, new connections are refused, requests in flight are answered, the
-writer finishes everything queued, and the process exits with status 0. This takes at most
-`shutdown_seconds`, even if the store does not respond.
-
-The listening socket may be inherited from systemd (`LISTEN_FDS`). It then stays open during a
-restart, and new connections wait in its backlog.
-
-With several workers, a socket pair connects the supervisor and each worker. The supervisor sends a byte
-every second and the worker's event loop sends it back. A worker that has exited or hangs is replaced. A
-worker whose supervisor is gone finishes its work and exits.
+writers finish everything queued, and the parent exits with status 0. Workers that take longer than
+`shutdown_seconds` are killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
 import resource
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
-import uvicorn
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces, Loops
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
 
-from deniable.errors import InvalidArgumentError, StoreUnavailableError, WrongStateError
-from deniable.service.http.connections import LimitedProtocol, limited
+from deniable.errors import InvalidArgumentError, MigrationNeededError, StoreUnavailableError
 from deniable.service.http.logs import log_to_stderr
-from deniable.service.http.messages import AsgiApp
-from deniable.service.http.metrics import Tally, shared_memory
+from deniable.service.http.metrics import Rows, Tally
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_store
 from deniable.service.settings import Settings
 
-if TYPE_CHECKING:  # otherwise imported where needed: a supervisor does not need the application
-    from deniable.service.http.app import Options
+if TYPE_CHECKING:  # otherwise imported where needed: the parent process does not need it
+    from deniable.service.http.app import Application, Options
 
-ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-FIRST_INHERITED = 3
-"""The first file descriptor that systemd passes."""
+MakeApplication: TypeAlias = Callable[[Settings, Tally], "Application"]
+"""Makes the application in a worker process, where it may open the store."""
+
+HEADER_LIMIT = 16_384
+"""Maximum size of the request line and headers, in bytes."""
 
 OTHER_FILES = 100
 """File descriptors reserved for everything except connections: the store, logs, exports."""
+
+HUNG_SECONDS = 30.0
+"""A worker whose event loop has been stuck for this long ends, and is replaced."""
+
+RETRY_SECONDS = 1.0
+"""Pause between two attempts to open the store."""
+
+_LOG_TO_ROOT = {
+    "formatters": {},
+    "handlers": {},
+    "loggers": {"_granian": {"handlers": [], "propagate": True}},
+}
 
 _log = logging.getLogger("deniable")
 
@@ -64,6 +74,19 @@ def open_service(settings: Settings) -> Deniable:
     )
 
 
+def open_when_available(settings: Settings) -> Deniable:
+    """Open the service as soon as its store answers and has the schema of this version."""
+    told = None
+    while True:
+        try:
+            return open_service(settings)
+        except (StoreUnavailableError, MigrationNeededError) as error:
+            if str(error) != told:
+                told = str(error)
+                _log.error("waiting for the store: %s", told)
+            time.sleep(RETRY_SECONDS)
+
+
 def options_of(settings: Settings, tally: Tally | None = None) -> Options:
     """Return the application's options."""
     from deniable.service.http.app import Options
@@ -72,68 +95,90 @@ def options_of(settings: Settings, tally: Tally | None = None) -> Options:
         body_limit=settings.body_limit,
         batch_limit=settings.batch_limit,
         in_flight_limit=settings.in_flight_limit,
+        request_seconds=settings.request_seconds,
         key_cache_seconds=settings.key_cache_seconds,
         key_outage_seconds=settings.key_outage_seconds,
         decide_seconds=settings.decide_seconds,
         log_requests=settings.log_requests,
         tally=tally,
+        only=settings.only,
         close_seconds=settings.shutdown_seconds / 4,
     )
 
 
-def listening_socket(settings: Settings) -> socket.socket:
-    """Return the inherited socket, or bind one. If the demo's port is taken, use any free port."""
-    inherited = inherited_socket()
-    if inherited is not None:
-        return inherited
+def with_free_port(settings: Settings) -> Settings:
+    """Return the settings with the port to use. If the demo's port is taken, that is any free one.
+
+    Workers bind the port with SO_REUSEPORT, so two services could share one without noticing.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    sock = socket.socket(family)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((settings.host, settings.port))
-    except OSError as error:
-        if not settings.demo:
-            sock.close()
-            raise InvalidArgumentError(
-                "port", settings.port, f"a free one on {settings.host} ({error.strerror})"
-            ) from None
-        sock.bind((settings.host, 0))
-    return sock
+    with socket.socket(family) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((settings.host, settings.port))
+        except OSError as error:
+            if not settings.demo:
+                raise InvalidArgumentError(
+                    "port", settings.port, f"a free one on {settings.host} ({error.strerror})"
+                ) from None
+            sock.bind((settings.host, 0))
+        return settings.model_copy(update={"port": sock.getsockname()[1]})
 
 
-def inherited_socket() -> socket.socket | None:
-    """Return the socket passed by systemd, if any."""
-    owner, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
-    if owner != str(os.getpid()):
-        return None
-    if count != "1":
-        raise WrongStateError(f"{count or 'no'} sockets were passed by systemd; expected one")
-    return socket.socket(fileno=FIRST_INHERITED)
-
-
-def address(sock: socket.socket) -> str:
+def address(settings: Settings) -> str:
     """Return the service's URL."""
-    if sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return f"unix:{sock.getsockname()}"
-    host, port = sock.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}"
 
 
-def serve(
-    app: AsgiApp, settings: Settings, sock: socket.socket, lifeline: socket.socket | None = None
-) -> None:
-    """Serve one application in this process until a signal or the supervisor stops it.
+def serve(settings: Settings, make: MakeApplication) -> None:
+    """Serve until a signal ends it.
 
     Args:
-        app: the application.
-        settings: the settings.
-        sock: a bound socket, possibly shared with other processes.
-        lifeline: connects a worker to its supervisor.
+        settings: the settings, with a port that is free.
+        make: makes the application, in each worker process.
     """
+    server = Granian(
+        "deniable",
+        address=settings.host,
+        port=settings.port,
+        interface=Interfaces.ASGI,
+        workers=settings.workers,
+        loop=Loops.asyncio if sys.platform == "win32" else Loops.uvloop,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=max(1_024, settings.connection_limit),
+        backpressure=_connection_limit(settings.connection_limit),
+        http1_settings=HTTP1Settings(
+            header_read_timeout=round(settings.idle_seconds * 1e3),  # also of idle connections
+            max_buffer_size=HEADER_LIMIT,
+        ),
+        log_level=LogLevels(settings.log_level),
+        log_dictconfig=_LOG_TO_ROOT,
+        respawn_failed_workers=True,
+        workers_kill_timeout=settings.shutdown_seconds,
+    )
     log_to_stderr(settings.log_level)
+
+    @server.on_startup
+    def end_on_hangup() -> None:  # Granian would restart all workers
+        signal.signal(signal.SIGHUP, server.signal_handler_interrupt)
+
+    load = partial(_load, settings, Rows(settings.workers), make, os.getpid())
+    server.serve(target_loader=load, wrap_loader=False)
+
+
+def _load(settings: Settings, rows: Rows, make: MakeApplication, parent: int) -> Application:
+    """Make the application in a new worker process."""
+    # A worker that waits for its store ends at once; later, Granian handles both signals.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal sends it to all; the parent acts
+    log_to_stderr(settings.log_level)
+    app = make(settings, rows.claim())
+    app.companions.append(_Watchdog(parent))
     collect_seldom()
-    _Server(app, settings, lifeline).run(sockets=[sock])
+    return app
 
 
 def collect_seldom() -> None:
@@ -146,103 +191,31 @@ def collect_seldom() -> None:
     gc.set_threshold(50_000, 10, 10)
 
 
-class _Server(uvicorn.Server):
-    """uvicorn with connection limits, a bounded shutdown, and a supervisor."""
+class _Watchdog:
+    """Ends a worker whose event loop hangs, or whose parent is gone."""
 
-    def __init__(self, app: AsgiApp, settings: Settings, lifeline: socket.socket | None) -> None:
-        from deniable.service.http.app import Application
+    def __init__(self, parent: int) -> None:
+        # Not os.getppid(): the parent may be gone before a worker has started.
+        self._parent = parent
+        self._ended = False
 
-        protocol = limited(
-            settings.request_seconds,
-            settings.idle_seconds,
-            _connection_limit(settings.connection_limit),
-            # Not if the application is wrapped, for example by tracing.
-            app.answer_at_once if isinstance(app, Application) else None,
-        )
-        config = uvicorn.Config(
-            app,
-            http=protocol,
-            loop="asyncio" if sys.platform == "win32" else "uvloop",
-            ws="none",
-            lifespan="on",
-            access_log=False,  # the application writes its own log, without paths
-            log_config=None,
-            log_level=settings.log_level,
-            proxy_headers=False,  # client addresses are not used
-            server_header=False,
-            timeout_keep_alive=3_600,  # the protocol has its own timeout
-            timeout_graceful_shutdown=max(1, settings.shutdown_seconds * 2 // 3),
-        )
-        super().__init__(config)
-        self._shutdown_seconds = settings.shutdown_seconds
-        self._lifeline = lifeline
-        self._finished = False
+    def start(self) -> None:
+        """See Companion."""
+        self._look(asyncio.get_running_loop())
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn.Server."""
-        await super().startup(sockets)
-        if self._lifeline is not None:
-            self._lifeline.setblocking(False)
-            asyncio.get_running_loop().add_reader(self._lifeline, self._reply_to_supervisor)
-            self._lifeline.send(b".")
+    def end(self) -> None:
+        """See Companion."""
+        self._ended = True
+        faulthandler.cancel_dump_traceback_later()
 
-    async def on_tick(self, counter: int) -> bool:
-        """See uvicorn.Server. Called ten times a second."""
-        if counter % 10 == 0:
-            now = time.monotonic()
-            for connection in list(self.server_state.connections):
-                if isinstance(connection, LimitedProtocol):
-                    connection.expire(now)
-        return await super().on_tick(counter)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn.Server."""
-        await super().shutdown(sockets)
-        self._finished = True
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """See uvicorn.Server. Signals that were handled are not raised again."""
-        before = {number: signal.signal(number, self.handle_exit) for number in ENDING}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """See uvicorn.Server."""
-        if not self.should_exit:
-            self._force_exit()
-        super().handle_exit(sig, frame)
-
-    def _reply_to_supervisor(self) -> None:
-        """Reply to the supervisor, to show that the event loop runs; shut down if it is gone."""
-        assert self._lifeline is not None
-        try:
-            data = self._lifeline.recv(64)
-            if data:
-                self._lifeline.send(data)
-                return
-        except BlockingIOError:
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._ended:
             return
-        except OSError:
-            pass
-        asyncio.get_running_loop().remove_reader(self._lifeline)
-        self.handle_exit(signal.SIGTERM, None)
-
-    def _force_exit(self) -> None:
-        """Exit even if a thread is still waiting for a store that never responds."""
-
-        def end() -> None:
-            if not self._finished:
-                _log.error("ended without waiting for the store, which does not answer")
-            logging.shutdown()
-            os._exit(0 if self._finished else 1)
-
-        timer = threading.Timer(max(0.5, self._shutdown_seconds - 0.5), end)
-        timer.daemon = True
-        timer.start()
+        faulthandler.dump_traceback_later(HUNG_SECONDS, exit=True)
+        if os.getppid() != self._parent:
+            _log.error("the parent process is gone, so this worker ends")
+            os.kill(os.getpid(), signal.SIGTERM)
+        loop.call_later(1.0, self._look, loop)
 
 
 def _connection_limit(wanted: int) -> int:
@@ -253,117 +226,3 @@ def _connection_limit(wanted: int) -> int:
         soft = wanted + OTHER_FILES if unlimited else min(hard, wanted + OTHER_FILES)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - OTHER_FILES))
-
-
-# -- several processes -----------------------------------------------------------------------------
-
-WORKER = "DENIABLE_WORKER"
-"""Set only in worker processes: descriptors of socket, lifeline and tally, and the tally's row."""
-
-SILENT_SECONDS = 30.0
-"""A worker whose event loop has been stuck for this long is replaced."""
-
-
-class Inherited(NamedTuple):
-    """What a worker receives from its supervisor."""
-
-    sock: socket.socket
-    lifeline: socket.socket
-    tally: Tally
-
-
-def inherited() -> Inherited | None:
-    """Return what this process received from its supervisor; None if it is not a worker."""
-    given = os.environ.pop(WORKER, None)
-    if given is None:
-        return None
-    listening, lifeline, memory, row = map(int, given.split(","))
-    return Inherited(
-        socket.socket(fileno=listening), socket.socket(fileno=lifeline), Tally(memory, row)
-    )
-
-
-def supervise(settings: Settings, sock: socket.socket) -> None:
-    """Run `settings.workers` processes until a signal stops them.
-
-    Raises:
-        StoreUnavailableError: a worker exited before it was ready.
-    """
-    log_to_stderr(settings.log_level)
-    ending = threading.Event()
-    for number in ENDING:
-        signal.signal(number, lambda _number, _frame: ending.set())
-    memory = shared_memory(settings.workers)
-    workers = [_Worker(settings, sock, memory, row) for row in range(settings.workers)]
-    try:
-        while not ending.wait(1.0):
-            for row, worker in enumerate(workers):
-                if worker.healthy():
-                    continue
-                if not worker.started:
-                    raise StoreUnavailableError("a worker process could not start; see its log")
-                _log.error("a worker process ended or hung, and is replaced")
-                worker.kill()
-                workers[row] = _Worker(settings, sock, memory, row)
-    finally:
-        sock.close()
-        for worker in workers:
-            worker.terminate()
-        deadline = time.monotonic() + settings.shutdown_seconds + 5
-        for worker in workers:
-            worker.join(deadline)
-
-
-class _Worker:
-    """One worker process, as seen by the supervisor."""
-
-    def __init__(self, settings: Settings, sock: socket.socket, memory: int, row: int) -> None:
-        self._lifeline, theirs = socket.socketpair()
-        self._lifeline.setblocking(False)
-        inherits = (sock.fileno(), theirs.fileno(), memory)
-        given = ",".join(map(str, (*inherits, row)))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "deniable", "serve"],
-            env={**os.environ, **settings.environment(), WORKER: given},
-            pass_fds=inherits,
-            start_new_session=True,  # Ctrl-C goes to the supervisor, which forwards it
-        )
-        theirs.close()
-        self._heard_at = time.monotonic()
-        self.started = False
-
-    def healthy(self) -> bool:
-        """Whether it runs and its event loop responds."""
-        ended = self._process.poll() is not None
-        try:
-            while self._lifeline.recv(64):  # the first byte is sent when it starts to serve
-                self._heard_at, self.started = time.monotonic(), True
-            return False
-        except BlockingIOError:
-            pass
-        except OSError:
-            return False
-        if not ended:
-            with suppress(OSError):  # gone, or stuck with a full buffer: noticed soon
-                self._lifeline.send(b".")
-        silent = time.monotonic() - self._heard_at
-        return not ended and (not self.started or silent < SILENT_SECONDS)
-
-    def terminate(self) -> None:
-        """Ask it to shut down."""
-        if self._process.poll() is None:
-            self._process.terminate()
-
-    def join(self, deadline: float) -> None:
-        """Wait for it to exit, at most until the deadline."""
-        try:
-            self._process.wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._lifeline.close()
-
-    def kill(self) -> None:
-        """Kill it."""
-        self._process.kill()
-        self._process.wait()
-        self._lifeline.close()

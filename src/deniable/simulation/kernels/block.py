@@ -40,7 +40,7 @@ def decide(
         arm = leaders.arms[j]
         if leaders.ties[j] > 1:
             rank = int(uniform(world.state) * leaders.ties[j])
-            arm = tied_arm(world.shows[j], world.clicks[j], arm, rank)
+            arm = tied_arm(world.shows, world.clicks, j, arm, rank)
     else:
         u -= greedy
         arm = 0
@@ -103,7 +103,7 @@ def draw_totals(
             # Greedy visitors are spread evenly over the tied arms, one arm after the other.
             for rank in range(ties):
                 part = binomial(greedy, 1.0 / (ties - rank), state)
-                shown[j, tied_arm(world.shows[j], world.clicks[j], leader, rank)] += part
+                shown[j, tied_arm(world.shows, world.clicks, j, leader, rank)] += part
                 greedy -= part
         for arm in range(n_arms):
             won[j, arm] = binomial(shown[j, arm], world.rates[j, arm], state)
@@ -320,7 +320,7 @@ def _walk_block(
             world.clicks[j, arm] += 1
         world.clocks[0] += 1
         # Showing a tied arm changes the set of tied arms, unless its rate stays the same.
-        leader, tied = find_leaders(world.shows[j], world.clicks[j])
+        leader, tied = find_leaders(world.shows, world.clicks, j)
         if leader != leaders.arms[j] or tied != leaders.ties[j]:
             return False
     return True

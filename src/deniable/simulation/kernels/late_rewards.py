@@ -18,7 +18,7 @@ from deniable.simulation.kernels.block import pick
 from deniable.simulation.kernels.exploration import explore
 from deniable.simulation.kernels.random_numbers import positive_uniform, uniform
 from deniable.simulation.kernels.run import Setting, enter_phase
-from deniable.simulation.kernels.state import FloatArray, IntArray, Rule, WordArray
+from deniable.simulation.kernels.state import FIXED, FloatArray, IntArray, Rule, WordArray
 
 _NOTHING = -1
 _TURN = 2.0 * math.pi
@@ -106,26 +106,35 @@ def _run_late(
     exploring: FloatArray,
     totals: Totals,
 ) -> None:
+    # Numba counts references to arrays, which takes longer than a visitor. So arrays get their names
+    # outside the loop, and what is in it takes no rows of them.
+    rates, arrival, state = setting.rates, setting.arrival, setting.state
+    values, delays = worth.values, worth.delays
+    shows, clicks, rewards = totals.shows, totals.clicks, totals.rewards
+    known_shows, known_sums = known.shows, known.sums
+    falling = rule.kind != FIXED
+    bonus = explore(rule, 1, exploring)
     visitor = 0
     for i in range(setting.checkpoints.size):
         enter_phase(setting, i)
         while visitor < setting.checkpoints[i]:
             visitor += 1
             take_arrived(visitor, known)
-            j = pick(setting.arrival, setting.state) if setting.arrival.size > 1 else 0
+            j = pick(arrival, state) if arrival.size > 1 else 0
             own = j if clocks.size > 1 else 0
             clocks[own] += 1
-            bonus = explore(rule, clocks[own], exploring)
-            arm = _shown_arm(bonus, exploring, known.shows[j], known.sums[j], setting.state)
-            totals.shows[j, arm] += 1
+            if falling:
+                bonus = explore(rule, clocks[own], exploring)
+            arm = _shown_arm(j, bonus, exploring, known_shows, known_sums, state)
+            shows[j, arm] += 1
             reward = 0.0
-            if uniform(setting.state) < setting.rates[j, arm]:
-                totals.clicks[j, arm] += 1
-                reward = worth.values[j, arm]
+            if uniform(state) < rates[j, arm]:
+                clicks[j, arm] += 1
+                reward = values[j, arm]
                 if worth.spread > 0.0:
-                    reward *= _unit_lognormal(worth.spread, setting.state)
-            totals.rewards[j, arm] += reward
-            late = pick(worth.delays, setting.state) if worth.delays.size > 1 else 0
+                    reward *= _unit_lognormal(worth.spread, state)
+            rewards[j, arm] += reward
+            late = pick(delays, state) if delays.size > 1 else 0
             send(visitor, late, j, arm, reward, known)
         for j in range(totals.shows.shape[0]):
             for arm in range(totals.shows.shape[1]):
@@ -160,9 +169,18 @@ def send(visitor: int, late: int, segment: int, arm: int, reward: float, known: 
 
 @compiled
 def _shown_arm(
-    bonus: float, exploring: FloatArray, shows: IntArray, sums: FloatArray, state: WordArray
+    j: int, bonus: float, exploring: FloatArray, shows: IntArray, sums: FloatArray, state: WordArray
 ) -> int:
-    """Return the greedy arm with the bonus's probability (ties at random), else an explored one."""
+    """Return the greedy arm with the bonus's probability (ties at random), else an explored one.
+
+    Args:
+        j: the segment.
+        bonus: probability of the greedy arm.
+        exploring: probability that each arm is explored, (K,).
+        shows: visitors whose reward is known, (J, K).
+        sums: their rewards, (J, K).
+        state: the generator.
+    """
     u = uniform(state)
     if u >= bonus:
         u -= bonus
@@ -171,16 +189,16 @@ def _shown_arm(
             u -= exploring[arm]
             arm += 1
         return arm
-    best, tied = sums[0] / max(shows[0], 1), 1
+    best, tied = sums[j, 0] / max(shows[j, 0], 1), 1
     for arm in range(1, exploring.size):
-        mean = sums[arm] / max(shows[arm], 1)
+        mean = sums[j, arm] / max(shows[j, arm], 1)
         if mean > best:
             best, tied = mean, 1
         elif mean == best:
             tied += 1
     rank = int(uniform(state) * tied) if tied > 1 else 0
     for arm in range(exploring.size):
-        if sums[arm] / max(shows[arm], 1) == best:
+        if sums[j, arm] / max(shows[j, arm], 1) == best:
             if rank == 0:
                 return arm
             rank -= 1

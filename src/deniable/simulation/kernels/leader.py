@@ -27,7 +27,7 @@ import math
 from deniable._compile import compiled
 from deniable.simulation.kernels.state import IntArray, Leaders, World
 
-PRODUCT_SAFE = 3_000_000_000  # below this, the product of two counts fits into 63 bits
+_PRODUCT_SAFE = 3_000_000_000  # below this, the product of two counts fits into 63 bits
 LOG_MISS = -41.5  # log(1e-18), rounded down
 BRIDGE_EXPONENT = 45.0  # 2 a b / (N p q) must reach this for the bound to be worth evaluating
 _SHORT = 64  # for shorter paths this gains nothing over the certain check
@@ -36,7 +36,7 @@ _SHORT = 64  # for shorter paths this gains nothing over the certain check
 @compiled
 def is_above(clicks: int, shows: int, other_clicks: int, other_shows: int) -> bool:
     """Whether clicks / shows > other_clicks / other_shows; 0 / 0 counts as 0."""
-    if shows < PRODUCT_SAFE and other_shows < PRODUCT_SAFE:
+    if shows < _PRODUCT_SAFE and other_shows < _PRODUCT_SAFE:
         # With 0 shows there are 0 clicks, so the products below are correct as they are.
         return clicks * max(other_shows, 1) > other_clicks * max(shows, 1)
     return sign_of_difference(clicks, shows, other_clicks, other_shows) > 0
@@ -60,22 +60,33 @@ def sign_of_difference(clicks: int, shows: int, other_clicks: int, other_shows: 
 
 
 @compiled
-def find_leaders(shows: IntArray, clicks: IntArray) -> tuple[int, int]:
-    """Return the first arm with the highest click rate, and how many arms share that rate."""
+def find_leaders(shows: IntArray, clicks: IntArray, segment: int) -> tuple[int, int]:
+    """Return the segment's first arm with the highest click rate, and how many arms share that rate.
+
+    The counts are those of all segments, (J, K): to take a row of an array is slow in a loop, because
+    Numba counts references.
+    """
     leader, tied = 0, 1
-    for arm in range(1, shows.size):
-        if is_above(clicks[arm], shows[arm], clicks[leader], shows[leader]):
+    for arm in range(1, shows.shape[1]):
+        n, c = shows[segment, arm], clicks[segment, arm]
+        n_leader, c_leader = shows[segment, leader], clicks[segment, leader]
+        if is_above(c, n, c_leader, n_leader):
             leader, tied = arm, 1
-        elif not is_above(clicks[leader], shows[leader], clicks[arm], shows[arm]):
+        elif not is_above(c_leader, n_leader, c, n):
             tied += 1
     return leader, tied
 
 
 @compiled
-def tied_arm(shows: IntArray, clicks: IntArray, leader: int, rank: int) -> int:
+def tied_arm(shows: IntArray, clicks: IntArray, segment: int, leader: int, rank: int) -> int:
     """Return arm number `rank`, from 0, of those that share the leader's click rate."""
-    for arm in range(leader, shows.size):
-        if not is_above(clicks[leader], shows[leader], clicks[arm], shows[arm]):
+    for arm in range(leader, shows.shape[1]):
+        if not is_above(
+            clicks[segment, leader],
+            shows[segment, leader],
+            clicks[segment, arm],
+            shows[segment, arm],
+        ):
             if rank == 0:
                 return arm
             rank -= 1
@@ -219,4 +230,4 @@ def keeps_tie(
 def look_for_leaders(world: World, leaders: Leaders) -> None:
     """Find the greedy arm of every segment."""
     for j in range(leaders.arms.size):
-        leaders.arms[j], leaders.ties[j] = find_leaders(world.shows[j], world.clicks[j])
+        leaders.arms[j], leaders.ties[j] = find_leaders(world.shows, world.clicks, j)

@@ -21,13 +21,8 @@ import numpy as np
 from deniable._compile import compiled
 from deniable.simulation.kernels.state import FloatArray, IntArray, WordArray
 
-_S11, _S17, _S19, _S23, _S41, _S45 = (np.uint64(shift) for shift in (11, 17, 19, 23, 41, 45))
+_S11, _S17, _S19, _S45 = (np.uint64(shift) for shift in (11, 17, 19, 45))
 _UNIT = 2.0**-53
-_FIVES, _THREES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
-_FS, _ONES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
-_DIGITS = 10
-_U1, _U2, _U4, _U56, _U63 = (np.uint64(x) for x in (1, 2, 4, 56, 63))
-ZERO_WORD, FULL_WORD = np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 _COUNTING = 10  # up to this many, tossing each coin is cheapest
 _INVERSION_MEAN = 10.0
@@ -65,14 +60,6 @@ def next_word(state: WordArray) -> np.uint64:
 
 
 @compiled
-def scrambled_word(state: WordArray) -> np.uint64:
-    """Return 64 random bits of equal quality (the ++ scrambler)."""
-    s0: np.uint64 = state[0]
-    total = next_word(state)
-    return ((total << _S23) | (total >> _S41)) + s0
-
-
-@compiled
 def uniform(state: WordArray) -> float:
     """Return a float in [0, 1), a multiple of 2^-53."""
     return float(next_word(state) >> _S11) * _UNIT
@@ -82,80 +69,6 @@ def uniform(state: WordArray) -> float:
 def positive_uniform(state: WordArray) -> float:
     """Return a float in (0, 1], for logarithms."""
     return (float(next_word(state) >> _S11) + 1.0) * _UNIT
-
-
-@compiled
-def ones(word: np.uint64) -> int:
-    """Count the bits that are set."""
-    word = word - ((word >> _U1) & _FIVES)
-    word = (word & _THREES) + ((word >> _U2) & _THREES)
-    word = (word + (word >> _U4)) & _FS
-    return int(np.int64((word * _ONES) >> _U56))
-
-
-@compiled
-def threshold(probability: float) -> np.uint64:
-    """Return the probability as 63 binary digits; exact for floats of 2^-10 and more, else to 2^-63."""
-    if probability >= 1.0:
-        return FULL_WORD
-    return np.uint64(probability * 9223372036854775808.0) << _U1
-
-
-@compiled
-def coins(limit: np.uint64, state: WordArray) -> np.uint64:
-    """Return 64 independent bits, each set with probability limit / 2^64.
-
-    Each bit is "a uniform number is below the limit", decided at the first binary digit in which
-    the two differ. All 64 are decided after about eight digits.
-    """
-    if limit == FULL_WORD:
-        return FULL_WORD
-    result = ZERO_WORD
-    undecided = FULL_WORD
-    while undecided != ZERO_WORD and limit != ZERO_WORD:
-        word = scrambled_word(state)
-        # Where the limit has a 1, lanes with a 0 are below it; where it has a 0, lanes with a 1 are
-        # above it. All others stay undecided.
-        if limit >> _U63 != ZERO_WORD:
-            result |= undecided & ~word
-            undecided &= word
-        else:
-            undecided &= ~word
-        limit <<= _U1
-    return result
-
-
-@compiled
-def three_coins(
-    first: np.uint64, second: np.uint64, third: np.uint64, state: WordArray
-) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """Like `coins` for three limits and the same 64 uniform numbers.
-
-    Numbers between two limits are events that exclude each other, for the price of little more than one.
-    """
-    below_first = below_second = below_third = ZERO_WORD
-    open_first = open_second = open_third = FULL_WORD
-    digits = 64
-    while digits > 0:
-        # Mostly, ten digits decide all 64 numbers. To look after each digit would take longer.
-        for _ in range(min(_DIGITS, digits)):
-            word = scrambled_word(state)
-            one = ZERO_WORD - (first >> _U63)  # all bits if the limit's digit is 1
-            below_first |= open_first & one & ~word
-            open_first &= ~(word ^ one)
-            first <<= _U1
-            one = ZERO_WORD - (second >> _U63)
-            below_second |= open_second & one & ~word
-            open_second &= ~(word ^ one)
-            second <<= _U1
-            one = ZERO_WORD - (third >> _U63)
-            below_third |= open_third & one & ~word
-            open_third &= ~(word ^ one)
-            third <<= _U1
-        digits -= _DIGITS
-        if open_first | open_second | open_third == ZERO_WORD:
-            break
-    return below_first, below_second, below_third
 
 
 @compiled

@@ -17,9 +17,7 @@ from deniable.simulation.kernels.block import pick
 from deniable.simulation.kernels.leap import leap_visitors
 from deniable.simulation.kernels.random_numbers import binomial, split_multinomial, uniform
 from deniable.simulation.kernels.state import (
-    CANDIDATES,
     DEPTH,
-    STEPS,
     UNDECIDED,
     Blocks,
     FloatArray,
@@ -84,8 +82,7 @@ def run_greedy(
     visitors = np.empty(shape[0], np.int64)
     space = leap_space(shape[1], n_arms, clocks.shape[1])
     if leap:
-        words = None if n_arms == 2 else np.empty((3, n_arms), np.uint64)
-        _leap_greedy(rule, worlds, space, words, setting, visitors, record)
+        _leap_greedy(rule, worlds, space, setting, visitors, record)
     else:
         _step_greedy(rule, worlds, space.leaders, space.step, setting, record)
     return record.all_shows, record.all_clicks
@@ -121,11 +118,7 @@ def leap_space(n_segments: int, n_arms: int, n_clocks: int) -> LeapSpace:
             places=integers(UNDECIDED),
             undecided=integers(UNDECIDED, 3),
         ),
-        steps=integers(STEPS, 3),
-        candidates=integers(STEPS, CANDIDATES),
         exploring=np.empty((3, n_arms)),
-        counts=integers(2, n_arms),
-        stack=integers(DEPTH, 4),
         step=StepSpace(np.empty((n_clocks, n_arms)), np.empty(n_clocks), integers(n_clocks)),
     )
 
@@ -135,7 +128,6 @@ def _leap_greedy(
     rule: Rule,
     worlds: World,
     space: LeapSpace,
-    words: WordArray | None,
     setting: Setting,
     visitors: IntArray,
     record: Record,
@@ -162,7 +154,7 @@ def _leap_greedy(
                 worlds.clocks[w],
                 setting.state,
             )
-            leap_visitors(rule, visitors[w], space, words, world)
+            leap_visitors(rule, visitors[w], space, world)
         note(record, i)
 
 

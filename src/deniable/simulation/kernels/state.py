@@ -1,7 +1,7 @@
 """Arguments of the kernels, as named tuples of arrays and numbers.
 
 Numba compiles a named tuple to its fields, so names cost nothing at run time, and mypy checks them.
-All arrays are created by `run.py`, in Python: kernels never allocate (see `_compile.py`).
+All arrays are created by `run.py`, in Python, so that kernels never allocate.
 """
 
 from __future__ import annotations
@@ -26,11 +26,6 @@ DEPTH = 64
 
 UNDECIDED = 64
 """Maximum undecided visitors per block, which ends at the last one that fits."""
-
-STEPS, CANDIDATES = 64, 32
-"""Maximum steps in a block of decaying exploration, and candidates in each; see
-`decaying_exploration.py`.
-"""
 
 
 class Rule(NamedTuple):
@@ -66,24 +61,6 @@ class World(NamedTuple):
 
     rates: FloatArray
     arrival: FloatArray
-    shows: IntArray
-    clicks: IntArray
-    clocks: IntArray
-    state: WordArray
-
-
-class Arms(NamedTuple):
-    """The arms of one segment.
-
-    Attributes:
-        rates: click rates, (K,).
-        shows: counts so far, (K,).
-        clicks: counts so far, (K,).
-        clocks: visitors so far, (1,).
-        state: the generator.
-    """
-
-    rates: FloatArray
     shows: IntArray
     clicks: IntArray
     clocks: IntArray
@@ -135,20 +112,11 @@ class LeapSpace(NamedTuple):
     Attributes:
         leaders: the greedy arms.
         blocks: the current block.
-        steps: length, candidates and wanderers of each step, (STEPS, 3).
-        candidates: twice a candidate's position in its step, plus 1 if it sees another arm than the
-            leader, (STEPS, CANDIDATES).
         exploring: exploration by arm: sure, at the last clock, and their difference, (3, K).
-        counts: shows and clicks by arm of a block of one segment, (2, K).
-        stack: parts of a block of two arms, (DEPTH, 4).
         step: scratch space for the step kernel.
     """
 
     leaders: Leaders
     blocks: Blocks
-    steps: IntArray
-    candidates: IntArray
     exploring: FloatArray
-    counts: IntArray
-    stack: IntArray
     step: StepSpace

@@ -130,7 +130,7 @@ function showLines() {
     row.querySelector(".budget").textContent = short(line.budget);
     row.querySelector(".regret").textContent = number(line.regret);
     row.querySelector(".saved").textContent = number(line.saved);
-    row.querySelector(".gain").textContent = line.at_best ? "0" : line.budget > 0 ? number(line.gain) : "–";
+    row.querySelector(".gain").textContent = line.gain;
     const select = row.querySelector("select");
     if (select) select.options[0].textContent = `best: ${line.strategy}`;
   }
@@ -175,7 +175,7 @@ async function showAll(answer) {
   text("total", number(answer.total));
   text("price", short(answer.price));
   text("gap", answer.gap);
-  text("certificate", answer.certified ? "of what can be saved, at most" : "of what can be saved: not proven to be less in the time a slider has");
+  text("certificate", answer.certified ? "of what can be saved, at most" : "of what can be saved: not proven to be less");
   text("total-title", answer.lost_title);
   text("meaning", answer.meaning);
   const affected = example ? 0 : rows.filter((row) => drafts.has(row.id)).length;

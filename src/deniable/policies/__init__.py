@@ -1,1 +1,0 @@
-"""Policies: how an experiment chooses what to show. `base.py` defines the interface."""

@@ -1,0 +1,193 @@
+"""Rehearses decisions for an audit: the code that serves, on a transaction that is only in memory.
+
+Some faults leave no trace in stored rows. Whoever makes a visitor's hash from the segment, too, stores
+two visitors; draws with 16 random bits show nearly the same arms as draws with 64. So an audit
+lets `batch` decide for made-up visitors, with the table in force, and looks at the result. Nothing is
+stored. This tests the code of the auditing process: run the audit with the release that serves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
+from operator import attrgetter
+from typing import cast
+
+from deniable.audit.checks import Check
+from deniable.audit.promise import AuditedTable, Promise
+from deniable.privacy.exact import SPACE
+from deniable.service import batch
+from deniable.service.experiment_state import ExperimentState, ExperimentStates
+from deniable.service.ids import normalised
+from deniable.service.jobs import DecideJob
+from deniable.service.lease import Identity
+from deniable.storage import times
+from deniable.storage.chain import GENESIS
+from deniable.storage.erasure import tombstone
+from deniable.storage.records import Decision, Role
+from deniable.storage.store import HotTransaction, NewDecision, NewDecisions, Store, Stored
+
+VISITORS = 16
+"""Made-up visitors who come again, and who were erased. A second draw has another id, so that it is
+noticed even where the arm is the same."""
+
+ENTROPY_DRAWS = 256
+"""So many points that every bit is 0 in one and 1 in another, but for a chance of 2^-249."""
+
+
+class _Memory:
+    """What `JobBatch.decide` needs of a transaction. Nothing leaves it."""
+
+    def __init__(self, stones: Sequence[bytes] = ()) -> None:
+        self.rows: dict[bytes, NewDecision] = {}
+        self._stones = set(stones)
+
+    def stored(self, _experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, Stored]:
+        known = {visitor: self.rows[visitor] for visitor in visitors if visitor in self.rows}
+        return {visitor: Stored(row.id, row.shown) for visitor, row in known.items()}
+
+    def erased(self, _experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
+        return self._stones & set(tombstones)
+
+    def add_decisions(self, new: NewDecisions) -> int:
+        self.rows.update({row.visitor: row for row in new.rows})
+        return len(new.rows)
+
+    def answered(self, _experiment: bytes, _writer: int, _hour: int) -> None:
+        """Nobody is answered."""
+
+
+class Rehearsal:
+    """The state from which an experiment's next visitors would be drawn.
+
+    Args:
+        store: read from, never written to.
+        key: key for visitor HMACs.
+        experiment: the experiment's key.
+    """
+
+    def __init__(self, store: Store, key: bytes, experiment: str) -> None:
+        states = ExperimentStates(store, key)
+        states.learn((experiment,), ())
+        self._key = key
+        self._state = states.by_key.get(experiment)
+
+    def checks(self, promise: Promise) -> Iterator[Check]:
+        """Yield what the rehearsals show.
+
+        Args:
+            promise: the experiment's promise and tables, read after this object was made.
+        """
+        state = self._state
+        tables = {table.number: table for table in promise.tables}
+        if (
+            state is None
+            or not state.serves_draws
+            or state.differences
+            or state.table_number not in tables
+        ):
+            yield Check("rehearsed visits", "not tested", "The experiment draws for nobody.")
+            return
+        # This state is the rehearsal's own: all its visitors are members until it says otherwise.
+        state.takes_everybody, state.closed, state.has_tombstones = True, False, True
+        problems = [*self._second_draws(state), *self._erased(state)]
+        yield Check(
+            "rehearsed visits",
+            "broken" if problems else "kept",
+            " ".join(problems)
+            or "Made-up visitors keep their arm whatever the segment, and erased ones get the "
+            "neutral row.",
+        )
+        problems = [*self._ranges(state, promise, tables[state.table_number]), *_entropy()]
+        yield Check(
+            "ranges of draws",
+            "broken" if problems else "kept",
+            " ".join(problems)
+            or "Every arm is drawn from the first to the last of its points, out of 2^64, in every "
+            "row of the table in force.",
+        )
+
+    def _second_draws(self, state: ExperimentState) -> Iterator[str]:
+        memory, names = _Memory(), _names(VISITORS)
+        segments = [name for name in state.segments if name is not None]
+        first = self._decide(state, memory, names, segments[0])
+        for segment in (*segments, f"unlisted {names[0]}", None):
+            if self._decide(state, memory, names, segment) != first:
+                yield "Visitors who come again with another segment are drawn for again."
+                return
+
+    def _erased(self, state: ExperimentState) -> Iterator[str]:
+        names = _names(VISITORS)
+        memory = _Memory(self._tombstones(state, names))
+        self._decide(state, memory, names, next(iter(state.segments)))
+        if any(row.role != Role.ERASED for row in memory.rows.values()):
+            yield "Visitors who were erased are drawn for at a risk."
+
+    def _ranges(
+        self, state: ExperimentState, promise: Promise, published: AuditedTable
+    ) -> Iterator[str]:
+        """Draw the first and the last point of every arm, in every row."""
+        segments: list[str | None] = [*promise.segments, None]
+        rows = [*published.table.rows, published.table.unlisted]
+        neutral = promise.neutral_row(state.version)
+        for segment, row in zip((*segments, segments[0]), (*rows, neutral), strict=True):
+            ends = list(accumulate(row))
+            arms = [arm for arm, entry in enumerate(row) if entry]
+            points = [point for arm in arms for point in (ends[arm] - row[arm], ends[arm] - 1)]
+            names = _names(len(points))
+            memory = _Memory(self._tombstones(state, names) if row is neutral else ())
+            self._decide(state, memory, names, segment, points)
+            drawn = [made.shown for made in sorted(memory.rows.values(), key=attrgetter("seq"))]
+            if drawn != [arm for arm in arms for _ in range(2)]:
+                yield f"Draws do not follow table {published.number} point by point."
+                return
+
+    def _tombstones(self, state: ExperimentState, names: Sequence[str]) -> list[bytes]:
+        return [tombstone(self._key, state.visitor_hash(normalised(name))) for name in names]
+
+    def _decide(
+        self,
+        state: ExperimentState,
+        memory: _Memory,
+        names: Sequence[str],
+        segment: str | None,
+        points: Sequence[int] | None = None,
+    ) -> list[Decision]:
+        """Decide for visitors of one segment, with these points in the order of their draws."""
+        left = None if points is None else iter(points)
+
+        def chosen(visitors: int) -> bytes:
+            assert left is not None
+            return os.urandom(batch.MARK_BYTES) + b"".join(
+                batch.ENTROPY.pack(point, os.urandom(8), os.urandom(16))
+                for point in islice(left, visitors)
+            )
+
+        work = batch.JobBatch(
+            cast("HotTransaction", memory),
+            Identity(0, bytes(16)),
+            (0, GENESIS),
+            times.now(),
+            self._key,
+            None if left is None else chosen,
+        )
+        job = DecideJob(state.key, tuple(names), (segment,) * len(names), lambda _job: None)
+        work.decide(state, (job,))
+        return work.answers[0][1]
+
+
+def _entropy() -> Iterator[str]:
+    """Look whether all 64 bits of points vary."""
+    random = batch.randomness(ENTROPY_DRAWS)[batch.MARK_BYTES :]
+    points = [point for point, _, _ in batch.ENTROPY.iter_unpack(random)]
+    ever, always = 0, SPACE - 1
+    for point in points:
+        ever |= point
+        always &= point
+    if ever != SPACE - 1 or always:
+        yield "Some of the 64 bits of draws never vary."
+
+
+def _names(count: int) -> list[str]:
+    return [f"rehearsal-{os.urandom(16).hex()}" for _ in range(count)]

@@ -1,0 +1,53 @@
+"""A purge where no service runs: fast, and the file becomes smaller."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from deniable.service.service import open as open_service
+from deniable.storage import times
+from deniable.storage.erasure import MOST_ALONE
+
+VISITORS = 10_000
+DAY = 86_400 * 10**6
+
+
+def _visitors(path: Path) -> int:
+    query = "SELECT count(*) FROM decisions WHERE visitor IS NOT NULL"
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute(query).fetchone()[0])
+
+
+def test_a_purge_where_no_service_runs_frees_the_disk(tmp_path: Path) -> None:
+    """Of an experiment that no longer counts. A service that was idle meanwhile goes on."""
+    path = tmp_path / "store.db"
+    url, start = f"sqlite:///{path}", times.now()
+    with open_service(url) as service:
+        service.firm.set(budget=3.0, window_days=30)
+        for key in ("old", "new"):
+            service.experiments.create(key, arms=["x", "y"], segments=["a", "b"], budget=1)
+            service.experiments.start(key)
+        visitors = [(f"v{number}", "ab"[number % 2]) for number in range(VISITORS)]
+        found = service.decide_batch("old", visitors)
+        service.reward_batch((decision.id, 1) for decision in found[:1_000])
+        service.experiments.stop("old")
+        for day in range(0, 61, 6):
+            with times.running_on(lambda day=day: start + day * DAY):  # type: ignore[misc]
+                service.beat()
+    with times.running_on(lambda: start + 60 * DAY), open_service(url) as service:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        before = path.stat().st_size
+        assert _visitors(path) == VISITORS
+        done = service.visitors.purge(before=datetime.now(UTC) + timedelta(days=1))
+        assert done.decisions == VISITORS
+        purges = [entry for entry in service.ledger.entries() if entry.kind == "purge"]
+        assert len(purges) == VISITORS // MOST_ALONE, "large transactions"
+        assert path.stat().st_size < 0.95 * before
+        assert _visitors(path) == 0
+        assert service.decide("new", "somebody", "a").arm
+        assert service.figures.unstored == 0, "a smaller file is not taken for one that was cut"
+        assert service.ledger.verify().sound
