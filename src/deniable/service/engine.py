@@ -103,7 +103,7 @@ class Engine:
         self.counts = Counts()
         self.failing = False
         self._skip_store_until = 0.0
-        self._outage = ""  # why the store was last unavailable, for whoever asks before it is tried again
+        self._outage = ""  # why the store was last unavailable
         self._beaten_hour = 0
 
     def run(self, jobs: Sequence[Job]) -> None:
