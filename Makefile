@@ -68,7 +68,7 @@ bench: $(READY) system
 # Planted faults, one by one, in a copy: the tests of its layer must notice each. `make mutants ONLY=storage`
 # takes one layer, or those whose file or words contain the text; a second run goes on where the first ended.
 mutants: $(READY) system
-	$(BIN)/python -m mutants --only '$(ONLY)' --jobs $(or $(JOBS),1)
+	$(BIN)/python -m tests.mutants --only '$(ONLY)' --jobs $(or $(JOBS),1)
 
 # The paper's figures, tables and claims, with a report in build/research: small numbers, then all of them.
 reproduce: $(READY)

@@ -50,6 +50,8 @@ settings.register_profile(
 settings.load_profile("deniable")
 
 
+collect_ignore = ["mutants"]  # lists of faults: tests/test_mutants.py reads them
+
 SLOW = (
     "audit",
     "cli/test_allocate.py",

@@ -5,10 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mutants.__main__ import main
-from mutants.fault import Fault, StaleFaultError, chosen, files_of
-from mutants.faults import FAULTS, LAYERS
-from mutants.runner import BROKEN, CAUGHT, LATE, STALE, SURVIVED, Results, judged, planted, run
+from tests.mutants.__main__ import main
+from tests.mutants.fault import Fault, StaleFaultError, chosen, files_of
+from tests.mutants.faults import FAULTS, LAYERS
+from tests.mutants.runner import (
+    BROKEN,
+    CAUGHT,
+    LATE,
+    STALE,
+    SURVIVED,
+    Results,
+    judged,
+    planted,
+    run,
+)
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +60,7 @@ def test_all_layers_have_faults_and_no_fault_is_there_twice() -> None:
 
 
 def _lists() -> list[Path]:
-    folder = ROOT / "mutants" / "faults"
+    folder = ROOT / "tests" / "mutants" / "faults"
     return [path for path in folder.glob("*.py") if path.stem != "__init__"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants.fault import Fault
+from tests.mutants.fault import Fault
 
 TESTS = "tests/privacy"
 TABLES = (f"{TESTS}/test_tables.py",)

@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mutants.fault import Fault, StaleFaultError
-from mutants.warm import MODULES, Warm
+from tests.mutants.fault import Fault, StaleFaultError
+from tests.mutants.warm import MODULES, Warm
 
 LIMIT = 60.0
 """Seconds that the tests of one fault may take."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants.fault import Fault
+from tests.mutants.fault import Fault
 
 STORE = "tests/cli/test_store_commands.py"
 PLAN = "tests/cli/test_plan.py"

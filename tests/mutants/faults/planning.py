@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants.fault import Fault
+from tests.mutants.fault import Fault
 
 PLAN = "tests/planning/test_plan.py"
 EXPECTATION = "tests/planning/test_expectation.py"

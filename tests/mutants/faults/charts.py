@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants.fault import Fault
+from tests.mutants.fault import Fault
 
 ENCODINGS = "tests/charts/test_encodings.py"
 MARKS = f"{ENCODINGS}::test_every_mark_shows_what_it_should"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants.fault import Fault
+from tests.mutants.fault import Fault
 
 SHARES = "research/tests/test_shares.py"
 REPRODUCE = "research/tests/test_reproduce.py"

@@ -12,12 +12,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from tests.mutants.fault import chosen
+from tests.mutants.faults import FAULTS
+from tests.mutants.runner import CAUGHT, LIMIT, Outcome, Results, run
 
-from mutants.fault import chosen
-from mutants.faults import FAULTS
-from mutants.runner import CAUGHT, LIMIT, Outcome, Results, run
-
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "mutants"
 
 

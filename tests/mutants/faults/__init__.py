@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from mutants.fault import Fault
+from tests.mutants.fault import Fault
 
 LAYERS = (
     "privacy",
@@ -30,5 +30,5 @@ LAYERS = (
 )
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
-    layer: import_module(f"mutants.faults.{layer}").FAULTS for layer in LAYERS
+    layer: import_module(f"tests.mutants.faults.{layer}").FAULTS for layer in LAYERS
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants.fault import Fault
+from tests.mutants.fault import Fault
 
 CLIENTS = "tests/client/test_clients.py"
 ORDER = (f"{CLIENTS}::test_a_batch_keeps_its_order_both_ways",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants.fault import Fault
+from tests.mutants.fault import Fault
 
 TESTS = "tests/analysis"
 RISK = f"{TESTS}/test_segment_risk.py"
