@@ -78,6 +78,19 @@ def test_beliefs_are_those_of_the_formula_rounded_outwards(service: Deniable) ->
     assert "by at most the factor 7.39 (a privacy budget of 2 nats)" in texts(statement)[14]
 
 
+def test_a_budget_is_stated_as_it_was_typed() -> None:
+    """1.13 is no binary fraction: rounded down, it would be signed as 1.129999999 nats."""
+    with open_service("memory:") as service:
+        service.firm.set(budget=6.57)
+        service.experiments.create("e", arms=["a", "b"], segments=["s", "t"], budget=1.13)
+        service.experiments.redraft("e", segments=["s", "t", "u"])  # read, and written once more
+        service.experiments.start("e")
+        said = " ".join(texts(service.documents.draft("e", "statement")))
+    assert "a privacy budget of 1.13 nats" in said
+    assert "6.57 nats in any" in said
+    assert not re.search(r"\d\.\d*9{4}", said)
+
+
 @pytest.mark.parametrize("budget", [0, 1, 250_000_000, 10**9, 3 * 10**9, 12 * 10**9, 25 * 10**9])
 def test_limits_are_never_told_too_small(budget: int) -> None:
     with mpmath.workdps(60):

@@ -13,7 +13,7 @@ import pytest
 from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.expectations.fit import fit_prior
 from deniable.portfolio.allocation import allocate
-from deniable.portfolio.problem import Portfolio, firm_nano, nano
+from deniable.portfolio.problem import Portfolio, firm_nano
 from deniable.portfolio.rows import clean_rows
 from deniable.portfolio.rules import compare_rules
 from deniable.portfolio.table import read_portfolio, write_allocation
@@ -73,14 +73,6 @@ def test_one_error_lists_every_bad_row() -> None:
 
 def test_an_empty_table_is_an_error() -> None:
     assert problems([]) == ["the table has no experiments"]
-
-
-@pytest.mark.parametrize(
-    ("nats", "up", "expected"),
-    [(0.1, True, 10**8), (0.3, False, 3 * 10**8), (1e-10, True, 1), (1e-10, False, 0)],
-)
-def test_decimals_become_whole_nano_nats(nats: float, up: bool, expected: int) -> None:
-    assert nano(nats, up=up) == expected
 
 
 CSV = """id,arms,visitors,segments,strategy,min_budget,max_budget,committed,layer

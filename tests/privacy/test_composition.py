@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -19,16 +20,17 @@ nats = st.floats(0, 1e12)
 
 @given(nats)
 def test_rounding_is_never_in_the_trackers_favour(value: float) -> None:
-    exact = Fraction(value) * NANO
+    exact = Fraction(Decimal(str(value))) * NANO
     up, down = nano_up(value), nano_down(value)
     assert down <= exact <= up
     assert up - exact < 1
     assert exact - down < 1
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0, 3.0, 0.5, 2.0**-9, 1e300])
-def test_whole_nano_nats_are_kept(value: float) -> None:
-    assert nano_up(value) == nano_down(value) == Fraction(value) * NANO
+@given(st.integers(0, 10**15))
+def test_budgets_are_the_decimals_that_were_typed(nano: int) -> None:
+    typed = float(Decimal(nano) / NANO)
+    assert nano_up(typed) == nano_down(typed) == nano == nano_down(nano / NANO)
 
 
 @given(st.lists(st.floats(0, 700), min_size=1))

@@ -6,14 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from deniable.cli import main
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.composition import nano_down
 from deniable.service.apply import Difference, compare
-from deniable.service.firm_file import nats, written
+from deniable.service.firm_file import written
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 
@@ -263,22 +261,6 @@ def test_mistakes_are_named(text: str, field: str) -> None:
             compare(text, service)
         assert caught.value.argument == field
         assert service.experiments.all() == []
-
-
-@given(st.integers(0, 40 * 10**9))
-def test_budgets_come_back_to_the_nano_nat(nano: int) -> None:
-    """Fails where the written number, read again, would be rounded down to the one below."""
-    assert nano_down(json.loads(json.dumps(nats(nano)))) == nano
-
-
-def test_budgets_are_written_as_they_were_typed() -> None:
-    assert [nats(nano_down(one)) for one in (0.7, 0.3, 1.25, 6, 1e-9)] == [
-        0.7,
-        0.3,
-        1.25,
-        6,
-        1e-9,
-    ]
 
 
 def test_the_command(

@@ -19,6 +19,7 @@ from deniable._validation import FloatArray
 from deniable.errors import NANO, InvalidArgumentError, InvalidTableError
 from deniable.expectations.prior import HETEROGENEITY, LIFT
 from deniable.portfolio.rows import Row, clean_rows, default_segments
+from deniable.privacy.composition import nano_down, nano_up
 from deniable.strategies import STRATEGIES
 from deniable.theory.regret import Form
 
@@ -118,10 +119,10 @@ class Portfolio:
         objective = _objective(rows, form, objective)
         least = [_first(row.committed, row.min_budget) or 0.0 for row in rows]
         most = [_first(row.committed, row.max_budget) for row in rows]
-        min_nano = np.array([nano(value, up=True) for value in least], dtype=np.int64)
+        min_nano = np.array([nano_up(value) for value in least], dtype=np.int64)
         held = np.array([row.committed is not None for row in rows], dtype=bool)
         max_nano = np.array(
-            [UNLIMITED_NANO if value is None else nano(value, up=False) for value in most],
+            [UNLIMITED_NANO if value is None else nano_down(value) for value in most],
             dtype=np.int64,
         )
         return cls(
@@ -240,24 +241,12 @@ class Portfolio:
         return alone + sum(int(budgets_nano[rows].max()) for rows in self.members)
 
 
-def nano(nats: float, *, up: bool) -> int:
-    """Convert a decimal amount to nano-nats, rounded up or down.
-
-    >>> nano(0.1, up=True), nano(0.1, up=False), nano(1e-10, up=True)
-    (100000000, 100000000, 1)
-    """
-    from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-
-    exact = Decimal(repr(float(nats))) * NANO
-    return int(exact.to_integral_value(ROUND_CEILING if up else ROUND_FLOOR))
-
-
 def firm_nano(name: str, nats: float) -> int:
     """Validate a firm's amount and convert it to nano-nats."""
     amount = check.single(name, check.nonnegative(name, nats))
     if amount > UNLIMITED_NANO / NANO:
         raise InvalidArgumentError(name, nats, f"at most {UNLIMITED_NANO / NANO:.0f} nats")
-    return nano(amount, up=False)
+    return nano_down(amount)
 
 
 def regimes() -> tuple[str, ...]:

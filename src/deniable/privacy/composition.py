@@ -18,25 +18,26 @@ from deniable.errors import NANO, InsufficientBudgetError
 
 
 def nano_up(nats: float) -> int:
-    """Convert a debit to nano-nats: the exact value of the float, rounded up.
+    """Convert a debit to nano-nats, rounded up.
 
-    >>> nano_up(0.1), nano_up(1e-12)
-    (100000001, 1)
+    >>> nano_up(1.13), nano_up(1e-12)
+    (1130000000, 1)
     """
-    return math.ceil(_exact(nats) * NANO)
+    return math.ceil(_as_typed(nats) * NANO)
 
 
 def nano_down(nats: float) -> int:
-    """Convert a limit to nano-nats: the exact value of the float, rounded down.
+    """Convert a limit to nano-nats, rounded down. ``nano_down(nano / NANO)`` is `nano` again.
 
-    >>> nano_down(0.1), nano_down(1e-12)
-    (100000000, 0)
+    >>> nano_down(1.13), nano_down(1e-12)
+    (1130000000, 0)
     """
-    return math.floor(_exact(nats) * NANO)
+    return math.floor(_as_typed(nats) * NANO)
 
 
-def _exact(nats: float) -> Fraction:
-    return Fraction(check.single("nats", check.nonnegative("nats", nats)))
+def _as_typed(nats: float) -> Fraction:
+    """Return the shortest decimal that stands for this float: 1.13, not 1.12999999999999989."""
+    return Fraction(repr(check.single("nats", check.nonnegative("nats", nats))))
 
 
 def parallel(risks: Iterable[float]) -> float:

@@ -19,7 +19,6 @@ from deniable.privacy.composition import nano_down
 from deniable.service.firm_file import (
     Wanted,
     members,
-    nats,
     only,
     parsed,
     slots_of,
@@ -139,7 +138,7 @@ def _compare_experiment(
             key,
             arms=want.arms,
             segments=made.segments,
-            budget=None if made.arm_specific else nats(made.budget_nano),
+            budget=None if made.arm_specific else made.budget,
             strategy=made.strategy,
             planned_visitors=made.planned_visitors,
             layer=made.layer,

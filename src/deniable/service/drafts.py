@@ -155,18 +155,6 @@ def check_weights(experiment: Experiment) -> None:
         raise InvalidArgumentError("weight", max(weights), allowed)
 
 
-def nats_text(nano: int) -> str:
-    """Return the shortest number of nats that parses to this budget.
-
-    >>> nats_text(699_999_999), nats_text(250_000_000)
-    ('0.7', '0.25')
-    """
-    from deniable.privacy.composition import nano_down
-
-    texts = (f"{(nano + half) / NANO:.{digits}g}" for digits in range(1, 18) for half in (0, 0.5))
-    return next(text for text in texts if nano_down(float(text)) == nano)
-
-
 def arguments_of(experiment: Experiment) -> JsonObject:
     """Return the arguments of `draft`, except the key, that recreate this experiment."""
     return {
@@ -209,7 +197,7 @@ def redrafted(before: Experiment, changes: JsonObject) -> Experiment:
 
 
 def _nats(nano: int | None) -> float | None:
-    return None if nano is None else float(nats_text(nano))
+    return None if nano is None else nano / NANO
 
 
 def checked_text(argument: str, value: object, most: int) -> str:

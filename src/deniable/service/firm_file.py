@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deniable._types import JsonObject
 from deniable.errors import NANO, InvalidArgumentError
-from deniable.privacy.composition import nano_down
 from deniable.service.drafts import NewArm, draft
 from deniable.service.service import Deniable
 from deniable.storage.records import MICRO, SLOTS, Experiment, Metric, Status
@@ -134,7 +132,7 @@ def _metrics(where: str, given: JsonObject) -> tuple[Metric, ...]:
 def written(service: Deniable) -> str:
     """Write the store as a file for `compare`. Applying it to the same store changes nothing."""
     firm = service.firm.current()
-    parts = [_table("firm", {"budget": nats(firm.budget_nano), "window_days": firm.window_days})]
+    parts = [_table("firm", {"budget": firm.budget, "window_days": firm.window_days})]
     parts += [
         _table(f"experiments.{_text(experiment.key)}", members(experiment))
         for experiment in service.experiments.all()
@@ -160,7 +158,7 @@ def members(experiment: Experiment) -> dict[str, object]:
         {
             "key": arm.key,
             "label": arm.label or None,
-            "budget": None if arm.budget_nano is None else nats(arm.budget_nano),
+            "budget": None if arm.budget_nano is None else arm.budget_nano / NANO,
             "weight": None if arm.weight == 1 else arm.weight,
             "active": None if arm.active else False,
         }
@@ -170,7 +168,7 @@ def members(experiment: Experiment) -> dict[str, object]:
         "status": experiment.status,
         "arms": arms,
         "segments": list(experiment.segments),
-        "budget": None if experiment.arm_specific else nats(experiment.budget_nano),
+        "budget": None if experiment.arm_specific else experiment.budget,
         "strategy": experiment.strategy,
         "planned_visitors": experiment.planned_visitors,
         "layer": experiment.layer,
@@ -186,12 +184,6 @@ def members(experiment: Experiment) -> dict[str, object]:
         },
         "winner": experiment.winner,
     }
-
-
-def nats(nano: int) -> float:
-    """Return the shortest number of nats that rounds down to these nano-nats."""
-    near = (nano / NANO, (nano + 1) / NANO, math.nextafter(nano / NANO, math.inf))
-    return min((one for one in near if nano_down(one) == nano), key=lambda one: len(repr(one)))
 
 
 def slots_of(experiment: Experiment) -> int:

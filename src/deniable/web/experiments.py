@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from deniable import _numbers
 from deniable._types import JsonObject
-from deniable.errors import DeniableError, InvalidArgumentError
-from deniable.service.drafts import NewArm, nats_text
+from deniable.errors import NANO, DeniableError, InvalidArgumentError
+from deniable.service.drafts import NewArm
 from deniable.service.http.auth import Service
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found
@@ -155,10 +155,10 @@ def _written(found: Experiment) -> dict[str, str]:
         "key": found.key,
         "arms": "\n".join(f"{a.key}: {a.label}" if a.label else a.key for a in found.arms),
         "arm_budgets": ", ".join(
-            nats_text(arm.budget_nano) for arm in found.arms if arm.budget_nano is not None
+            f"{arm.budget_nano / NANO:.15g}" for arm in found.arms if arm.budget_nano is not None
         ),
         "segments": "\n".join(found.segments),
-        "budget": "" if found.arm_specific else nats_text(found.budget_nano),
+        "budget": "" if found.arm_specific else f"{found.budget:.15g}",
         "strategy": found.strategy,
         "planned_visitors": "" if found.planned_visitors is None else str(found.planned_visitors),
         "layer": found.layer or "",

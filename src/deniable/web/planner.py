@@ -80,7 +80,7 @@ def view(setting: Setting) -> JsonObject:
 def _copies(setting: Setting, planned: Plan) -> dict[str, str]:
     """The setting as hidden fields of the form that creates a draft: what is looked at, no more."""
     given = dict(parse_qsl(setting.query()))
-    return {name: given.get(name, "") for name in LABELS} | {"budget": f"{planned.budget:.9g}"}
+    return {name: given.get(name, "") for name in LABELS} | {"budget": f"{planned.budget:.12g}"}
 
 
 def outcomes(planned: Plan) -> list[dict[str, str]]:

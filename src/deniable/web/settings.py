@@ -268,7 +268,7 @@ def _firm_values(service: Deniable, form: Form | None) -> JsonObject:
     limit = now.start_above_nano
     return {
         "firm_name": now.name,
-        "start_above": "" if limit is None else f"{limit / NANO:g}",
+        "start_above": "" if limit is None else f"{limit / NANO:.15g}",
         "approve_budget": now.approve_budget,
         "approve_erasure": now.approve_erasure,
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -19,6 +18,7 @@ from deniable._formatting import (
 )
 from deniable.documents import limits
 from deniable.errors import NANO
+from deniable.privacy.composition import nano_up
 from deniable.storage.commitments import actor_in_words
 from deniable.storage.records import SCOPES, Commitment, Scope
 
@@ -29,7 +29,7 @@ def factor(budget: float) -> str:
     >>> factor(1.0), factor(0.0), factor(0.4), factor(12.0)
     ('2.72', '1', '1.5', '163,000')
     """
-    return "more than a trillion" if budget > 30 else limits.factor(math.ceil(budget * NANO))
+    return "more than a trillion" if budget > 30 else limits.factor(nano_up(budget))
 
 
 def odds_words(budget: float) -> str:
@@ -54,7 +54,7 @@ def severity(budget: float) -> str:
 
 
 def _after(budget: float) -> Fraction:
-    return limits.highest(Fraction(1, 5), math.ceil(budget * NANO))
+    return limits.highest(Fraction(1, 5), nano_up(budget))
 
 
 def moment(time: datetime | None) -> str:
