@@ -20,13 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.inference.boundaries import normal_mixture
 from deniable.inference.intervals import (
-    LEAST_VISITORS,
     Comparisons,
     Intervals,
     compare,
-    least_variance,
     segment_shares,
 )
 from deniable.inference.off_policy import (
@@ -36,10 +33,8 @@ from deniable.inference.off_policy import (
     best_of_each,
     value_of_cells,
 )
+from deniable.inference.power import visitors_until_decided
 from deniable.inference.state import FLOOR, RUNNING, State
-
-LONGEST = 1e9
-"""A comparison that needs more visitors than this counts as one that will not be decided."""
 
 
 @dataclass(frozen=True)
@@ -348,26 +343,14 @@ def _visitors_until_decided(state: State, alpha: float) -> FloatArray:
     waits = np.full(sums.weight.shape, np.inf)
     hopeful = (sums.variance > 0) & (sums.total != 0) & (state.stopped_at == RUNNING)
     with np.errstate(divide="ignore", invalid="ignore"):
-        chance = np.where(pa + pb > 0, pa * pb / (pa + pb), 0.0)  # both may be retired
-        planned = np.broadcast_to(state.planned_between, waits.shape)[hopeful]
-        gap, per_visitor = np.abs(sums.estimate[hopeful]), chance[hopeful]
-        visitors, weight, variance = (
-            part[hopeful] for part in (sums.visitors, sums.weight, sums.variance)
-        )
-
-        def decided(more: FloatArray) -> NDArray[np.bool_]:
-            heavier = weight + more * per_visitor
-            spread = variance * heavier / weight
-            enough = (visitors + more >= LEAST_VISITORS) & (spread >= least_variance(alpha))
-            return np.asarray(
-                enough & (normal_mixture(spread, heavier / planned, alpha) / heavier < gap)
-            )
-
-        low, high = np.zeros(gap.shape), np.full(gap.shape, math.log(LONGEST))
-        reachable = decided(np.exp(high))
-        for _ in range(60):
-            middle = (low + high) / 2
-            done = decided(np.exp(middle))
-            low, high = np.where(done, low, middle), np.where(done, middle, high)
-    waits[hopeful] = np.where(reachable, np.ceil(np.exp(high)), np.inf)
+        weight_each = np.where(pa + pb > 0, pa * pb / (pa + pb), 0.0)  # both may be retired
+    waits[hopeful] = visitors_until_decided(
+        sums.estimate[hopeful],
+        weight_each=weight_each[hopeful],
+        variance=sums.variance[hopeful] / sums.weight[hopeful],
+        planned_weight=np.broadcast_to(state.planned_between, waits.shape)[hopeful],
+        alpha=alpha,
+        visitors=sums.visitors[hopeful],
+        weight=sums.weight[hopeful],
+    )
     return waits

@@ -30,6 +30,7 @@ from deniable.expectations.surface import (
     worst_error,
 )
 from deniable.planning.asked import Asked, Outcome
+from deniable.planning.power import Power, power
 from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
 
@@ -78,6 +79,7 @@ class Expectation:
             at any budget.
         privacy_cost_per_day: the same per day, or None.
         table: a grid of budgets.
+        power: when the experiment can be decided.
     """
 
     base_rate: float
@@ -94,6 +96,7 @@ class Expectation:
     privacy_cost: float
     privacy_cost_per_day: float | None
     table: tuple[ExpectedLine, ...]
+    power: Power
 
 
 @dataclass(frozen=True)
@@ -192,6 +195,7 @@ def expectation(
             )
             for mark in marks
         ),
+        power=power(asked, per_day),
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from deniable._formatting import counted, short_percent
+from deniable._formatting import counted, listed, short_percent
 from deniable.planning.plan import Plan, StrategySummary
+from deniable.planning.power import Decision
 from deniable.report.content import Section, section
 from deniable.strategies.rules import GRADE_WORDS
 
@@ -81,7 +82,7 @@ def expected_sections(plan: Plan) -> list[Section]:
             for line in found.table
         ),
     )
-    words = f"{expected_words(plan)} {known_words(plan)}"
+    words = f"{expected_words(plan)} {power_words(plan)} {known_words(plan)}"
     size = f"{plan.n_arms} arms, {plan.horizon:,} visitors, {counted(plan.n_segments, 'segment')}"
     return [section(f"What to expect of {size}", words, header, rows), budgets]
 
@@ -130,6 +131,68 @@ def answer_words(plan: Plan) -> str:
         f"clicks{time}, {clicks_words(abs(more))} {'more' if more >= 0 else 'fewer'} than with random "
         f"arms; {learns}."
     )
+
+
+def power_words(plan: Plan) -> str:
+    """Say when the experiment can be decided, and what it can show; empty without a base rate."""
+    found = plan.expected
+    if found is None:
+        return ""
+    power = found.power
+    places = {"for everybody": power.everybody, "within the smallest segment": power.segment}
+    known = {where: one for where, one in places.items() if one is not None}
+    soon = [f"{where} {decision_words(one)}" for where, one in known.items()]
+    least = [f"{detectable_words(plan, one)} {where}" for where, one in known.items()]
+    return (
+        f"Two arms that differ by {points_words(power.difference)} "
+        f"({short_percent(found.lift)} of the click rate) are told apart "
+        f"{listed(soon)}. {plan.horizon:,} visitors can show a difference of {listed(least)}. "
+        "Both hold for arms that are shown equally often; the ones in contention are shown more "
+        "often and decided sooner."
+    )
+
+
+def decision_words(decision: Decision) -> str:
+    """Say after how many visitors, and days if traffic is known, a comparison is decided.
+
+    >>> decision_words(Decision(visitors=24_925, days=5, detectable=0.005))
+    'after 25,000 visitors (5 days)'
+    """
+    if decision.visitors is None:
+        return "only after more than a billion visitors"
+    days = "" if decision.days is None else f" ({counted(decision.days, 'day')})"
+    return f"after {float(f'{decision.visitors:.2g}'):,.0f} visitors{days}"
+
+
+def time_words(decision: Decision) -> str:
+    """Format the time until a comparison is decided: days if traffic is known, else visitors.
+
+    >>> time_words(Decision(24_925, 5, None)), time_words(Decision(24_925, None, None))
+    ('5 days', '25,000 visitors')
+    """
+    if decision.visitors is None:
+        return "never"
+    if decision.days is not None:
+        return counted(decision.days, "day")
+    return f"{float(f'{decision.visitors:.2g}'):,.0f} visitors"
+
+
+def detectable_words(plan: Plan, decision: Decision) -> str:
+    """Format the smallest difference that the planned visitors show."""
+    if decision.detectable is None or plan.expected is None:
+        return "no size"
+    relative = short_percent(decision.detectable / plan.expected.base_rate)
+    return f"{points_words(decision.detectable)} ({relative})"
+
+
+def points_words(difference: float) -> str:
+    """Format a difference of click rates in points of a percent, to two digits.
+
+    >>> points_words(0.01), points_words(0.00123), points_words(0.125)
+    ('1 point', '0.12 points', '12 points')
+    """
+    number = f"{float(f'{100 * difference:.2g}'):g}"
+    return f"{number} point{'' if number == '1' else 's'}"
 
 
 def expected_chart_words(plan: Plan) -> str:

@@ -61,6 +61,8 @@ def view(setting: Setting) -> JsonObject:
         "answer": report.answer_words(planned),
         "expected": report.expected_words(planned),
         "known": report.known_words(planned),
+        "power": report.power_words(planned),
+        "decisions": decisions(planned),
         "outcomes": outcomes(planned),
         "segments": report.segments_words(planned),
         "bounds": report.bounds_words(planned),
@@ -104,6 +106,28 @@ def outcomes(planned: Plan) -> list[dict[str, str]]:
             "daily": report.clicks_words(one.lost * daily / planned.horizon) if daily else "",
         }
         for name, one in named.items()
+    ]
+
+
+def decisions(planned: Plan) -> list[dict[str, str]]:
+    """When the experiment can be decided and what it can show, as the page's figures."""
+    if planned.expected is None:
+        return []
+    power = planned.expected.power
+    gap = f"if two variants differ by {report.points_words(power.difference)}"
+    places = {"everybody": power.everybody, "each segment": power.segment}
+    known = {where: one for where, one in places.items() if one is not None}
+    waits = [
+        {"title": f"Decided for {where}", "value": report.time_words(one), "note": gap}
+        for where, one in known.items()
+    ]
+    return waits + [
+        {
+            "title": f"Smallest lift seen for {where}",
+            "value": "none" if one.detectable is None else report.points_words(one.detectable),
+            "note": f"after {planned.horizon:,} visitors",
+        }
+        for where, one in known.items()
     ]
 
 
