@@ -34,7 +34,6 @@ _HOME = {
         "allocate",
     ),
     "portfolio.problem": ("Portfolio",),
-    "portfolio.table": ("read_portfolio",),
     "privacy.belief": (
         "budget_for_belief",
         "highest_belief",
@@ -66,6 +65,7 @@ _HOME = {
     "strategies.joint": ("Joint",),
     "strategies.joint_lp": ("best_table",),
     "strategies.pooled": ("Pooled",),
+    "strategies.unbounded": ("Unbounded",),
 }
 """Module -> its public names."""
 

@@ -18,7 +18,6 @@ from deniable.planning.plan import plan as plan
 from deniable.portfolio.allocation import Allocation as Allocation
 from deniable.portfolio.allocation import allocate as allocate
 from deniable.portfolio.problem import Portfolio as Portfolio
-from deniable.portfolio.table import read_portfolio as read_portfolio
 from deniable.privacy.belief import budget_for_belief as budget_for_belief
 from deniable.privacy.belief import highest_belief as highest_belief
 from deniable.service.service import open as open  # noqa: A004
@@ -41,6 +40,7 @@ from deniable.strategies.dynamic import Dynamic as Dynamic
 from deniable.strategies.joint import Joint as Joint
 from deniable.strategies.joint_lp import best_table as best_table
 from deniable.strategies.pooled import Pooled as Pooled
+from deniable.strategies.unbounded import Unbounded as Unbounded
 
 __version__: str
 __all__: list[str]

@@ -16,7 +16,7 @@ from deniable.analysis.leaderboard import Leaderboard
 from deniable.errors import NANO
 from deniable.privacy.tables import Row, Table, decoded_table
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.strategies import STRATEGIES
+from deniable.strategies import STRATEGIES, TABLE_RULES
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ def binds_at(experiment: Experiment) -> float | None:
     Budgets by arm have one bonus, 1/(1 + C) with C = sum of 1/(e^b - 1): the equal budget with the
     same bonus is log(1 + K/C).
     """
+    if experiment.strategy not in STRATEGIES:
+        return None
     odds = [math.expm1(experiment.budgets[arm] / NANO) for arm in experiment.active]
     alike = math.log1p(len(odds) / sum(1 / one for one in odds)) if min(odds) else 0.0
     return STRATEGIES[experiment.strategy](alike).binds_at(len(odds))
@@ -103,8 +105,11 @@ def segment_risks(
 
 
 def regret_bound(experiment: Experiment, visitors: int) -> float:
-    """The theory's bound on expected clicks lost after this many visitors, never more than all."""
-    if visitors < 3:
+    """The theory's bound on expected clicks lost after this many visitors, never more than all.
+
+    It is all of them for a strategy without a bound.
+    """
+    if visitors < 3 or experiment.strategy not in STRATEGIES:
         return float(visitors)
     arms, segments = len(experiment.active_arms), len(experiment.segments)
     return _bound(experiment.strategy, arms, visitors, experiment.budget, segments)
@@ -121,7 +126,7 @@ def _risk(
     board: Leaderboard, name: str, visitors: int, row: Row, table: Table, now: datetime | None
 ) -> SegmentRisk:
     experiment, now = board.experiment, now or datetime.now(UTC)
-    symmetric = STRATEGIES[experiment.strategy].band(experiment.budgets) is not None
+    symmetric = TABLE_RULES[experiment.strategy].band(experiment.budgets) is not None
     binds = binds_at(experiment)
     reached = binds is not None and visitors + 1 >= binds
     expected = None

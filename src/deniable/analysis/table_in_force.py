@@ -9,7 +9,7 @@ from datetime import datetime
 from deniable.privacy.exact import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.storage.records import Experiment, PublishedTable
-from deniable.strategies import STRATEGIES
+from deniable.strategies import TABLE_RULES
 from deniable.strategies.rules import Grade
 
 MOST_ROWS = 40
@@ -70,7 +70,7 @@ def table_in_force(
 
 def grade_now(experiment: Experiment) -> Grade:
     """What is promised over all versions: "given the time" once an arm was switched off or added."""
-    return "given the time" if experiment.version > 1 else STRATEGIES[experiment.strategy].grade
+    return "given the time" if experiment.version > 1 else TABLE_RULES[experiment.strategy].grade
 
 
 def _why(published: PublishedTable, before: PublishedTable | None) -> str:

@@ -18,7 +18,7 @@ from deniable.privacy.tables import Table
 from deniable.storage.promise_entries import PromisedTable
 from deniable.storage.promises import Promise
 from deniable.storage.times import as_datetime
-from deniable.strategies import STRATEGIES
+from deniable.strategies import TABLE_RULES
 
 
 class TableTally:
@@ -29,7 +29,7 @@ class TableTally:
         self.problems: list[str] = []
         self._budgets = [promise.budget_nano if own is None else own for _, own, _ in promise.arms]
         self._bounds = [exp_floor(budget) for budget in self._budgets]
-        known = STRATEGIES.get(promise.strategy)
+        known = TABLE_RULES.get(promise.strategy)
         self._across = known is not None and known.grade == ACROSS_TIME
         self._extremes: dict[int, list[tuple[int, int]]] = {}  # of the tables in one band
         self.worst_over_bound = Fraction(0)

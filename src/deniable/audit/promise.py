@@ -12,7 +12,7 @@ from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.epochs import Epochs, epochs_of, last_due
 from deniable.privacy.tables import Band, Row, Table, neutral_row, stored_table
 from deniable.storage.table_counts import stored_cut
-from deniable.strategies import STRATEGIES
+from deniable.strategies import TABLE_RULES
 from deniable.strategies.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Promise:
             raise InvalidArgumentError(
                 "budgets_nano", self.budgets_nano, f"{len(self.arms)} budgets, one for each arm"
             )
-        known = STRATEGIES
+        known = TABLE_RULES
         if self.strategy not in known:
             raise InvalidArgumentError("strategy", self.strategy, "one of " + ", ".join(known))
         for name, listed in (("arms_since", self.arms), ("segments_since", self.segments)):
@@ -224,7 +224,7 @@ class Promise:
     @property
     def version_grade(self) -> str:
         """What is promised for tables of one version: each alone, or all of them together."""
-        return STRATEGIES[self.strategy].grade
+        return TABLE_RULES[self.strategy].grade
 
     @property
     def grade(self) -> str:

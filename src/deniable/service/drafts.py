@@ -26,7 +26,7 @@ from deniable.service.limits import (
 from deniable.service.table_making import first_table, recipe_of
 from deniable.storage import times
 from deniable.storage.records import MICRO, Arm, Experiment, Metric
-from deniable.strategies import STRATEGIES
+from deniable.strategies import TABLE_RULES
 
 RESERVED_KEYS = ("experiment", "firm", "log")
 """Keys that new experiments may not have, because `deniable audit` gives them another meaning."""
@@ -80,10 +80,10 @@ def draft(
     check.distinct("segments", names, 1)
     _at_most("arms", len(keys), MAX_ARMS)
     _at_most("segments", len(names), MAX_SEGMENTS)
-    if strategy not in STRATEGIES:
-        raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(STRATEGIES))
-    kind = STRATEGIES[strategy]
-    kind.check_size(len(keys), len(names))
+    if strategy not in TABLE_RULES:
+        raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(TABLE_RULES))
+    kind = TABLE_RULES[strategy]
+    check_rows(strategy, len(keys), len(names))
     if not 0 <= holdout <= MAX_HOLDOUT:
         raise InvalidArgumentError("holdout", holdout, f"a share from 0 to {MAX_HOLDOUT}")
     check.distinct("metrics", [_key("metrics", metric.name) for metric in metrics], 1)
@@ -246,7 +246,16 @@ def _check_size(experiment: Experiment, *, more_arms: int = 0, more_segments: in
     segments = len(experiment.segments) + more_segments
     _at_most("arms", arms, MAX_ARMS)
     _at_most("segments", segments, MAX_SEGMENTS)
-    STRATEGIES[experiment.strategy].check_size(arms, segments)
+    check_rows(experiment.strategy, arms, segments)
+
+
+def check_rows(strategy: str, n_arms: int, n_segments: int) -> None:
+    """Raise InvalidArgumentError if a strategy cannot make, or must not make, tables of this size."""
+    kind = TABLE_RULES[strategy]
+    kind.check_size(n_arms, n_segments)
+    if not kind.bounded and n_segments > 1:
+        allowed = f"one segment with the {strategy} strategy, which keeps no bound between rows"
+        raise InvalidArgumentError("segments", n_segments, allowed)
 
 
 def _weight(arm: NewArm) -> int:

@@ -21,6 +21,7 @@ from deniable.service.drafts import (
     added_arm,
     added_segment,
     arguments_of,
+    check_rows,
     check_weights,
     checked_text,
     draft,
@@ -47,7 +48,7 @@ from deniable.storage import (
 from deniable.storage.listing import Labels
 from deniable.storage.records import Arm, Experiment, Metric, PublishedTable, Status
 from deniable.storage.store import Store
-from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
+from deniable.strategies import DEFAULT_STRATEGY
 
 T = TypeVar("T")
 
@@ -414,7 +415,7 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
     if draft.arm_specific:
         raise WrongStateError(f"the arms of {key!r} have budgets of their own")
     changed = experiments.change(connection, draft, budget_nano=budget_nano, strategy=strategy)
-    STRATEGIES[strategy].check_size(len(changed.arms), len(changed.segments))
+    check_rows(strategy, len(changed.arms), len(changed.segments))
     first_table(changed)  # raises unless the table passes the exact check
     check_weights(changed)
     commitments.record(connection, "replan", changed, **promise_entries.replan_detail(changed))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deniable.errors import BrokenPromiseError
 from deniable.privacy.tables import Band, Row, Table
-from deniable.strategies import STRATEGIES
+from deniable.strategies import TABLE_RULES
 from deniable.strategies.rules import Counts, TableRule
 
 
@@ -21,6 +21,7 @@ class Recipe:
         active: indices of the active arms; the others are never shown.
         cap: the largest reward of one show.
         horizon: planned number of visitors, if known.
+        contexts: number of contexts among the rows; see `Counts`.
     """
 
     strategy: str
@@ -28,11 +29,12 @@ class Recipe:
     active: tuple[int, ...]
     cap: int
     horizon: int | None = None
+    contexts: int = 1
 
     @property
     def kind(self) -> type[TableRule]:
         """The class that makes the tables."""
-        return STRATEGIES[self.strategy]
+        return TABLE_RULES[self.strategy]
 
     @property
     def active_budgets(self) -> Row:
@@ -49,7 +51,7 @@ class Recipe:
         if len(self.active) < len(self.budgets):
             shows = [[row[arm] for arm in self.active] for row in shows]
             rewards = [[row[arm] for arm in self.active] for row in rewards]
-        return Counts(shows, rewards, self.cap, self.horizon)
+        return Counts(shows, rewards, self.cap, self.horizon, self.contexts)
 
     def fixed_band(self) -> Band | None:
         """The band of all tables from the start; None if the strategy has none."""
@@ -63,7 +65,7 @@ class Recipe:
         )
 
     def table(self, counts: Counts) -> Table:
-        """Return the table for these counts, checked exactly.
+        """Return the table for these counts, checked exactly where rows must keep a budget.
 
         Args:
             counts: the result of `counts`.
@@ -77,7 +79,8 @@ class Recipe:
                 rows=tuple(self._over_all_arms(row) for row in made.rows),
                 unlisted=self._over_all_arms(made.unlisted),
             )
-        table.check(self.budgets)
+        if self.kind.bounded:
+            table.check(self.budgets)
         return table
 
     def replays(self, published: Table, counts: Counts) -> bool:

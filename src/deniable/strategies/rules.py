@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
+import numpy as np
+
+from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.privacy.tables import Band, Row, Table
 
@@ -36,17 +39,32 @@ class Counts:
         rewards: sums of rewards by segment and arm, in the unit of `cap`.
         cap: the largest reward of one show.
         horizon: planned number of visitors, if known.
+        contexts: number of contexts. Where there are several, a row is a context, or a context and a
+            label: row = context x labels + label.
     """
 
     shows: Sequence[Sequence[int]]
     rewards: Sequence[Sequence[int]]
     cap: int = 1
     horizon: int | None = None
+    contexts: int = 1
 
     @property
     def visitors(self) -> int:
         """Shows of all arms and segments together."""
         return sum(map(sum, self.shows))
+
+    @property
+    def weights(self) -> list[int]:
+        """The visitors of each row, plus one."""
+        return [sum(row) + 1 for row in self.shows]
+
+    def arrays(self) -> tuple[FloatArray, FloatArray]:
+        """Return shows, and rewards in units of the cap, by row and arm."""
+        shows = np.array(self.shows, dtype=np.float64)
+        # Divided as integers, so that a sum at its cap never exceeds the shows by rounding.
+        clicks = np.array([[value / self.cap for value in row] for row in self.rewards])
+        return shows, np.minimum(clicks, shows)
 
 
 class TableRule(ABC):
@@ -69,6 +87,9 @@ class TableRule(ABC):
 
     arm_budgets: ClassVar[bool] = True
     """Whether arms may have their own budgets."""
+
+    bounded: ClassVar[bool] = True
+    """Whether the rows of a table must keep the budget; if not, rows must not be private."""
 
     @classmethod
     def check_size(cls, n_arms: int, n_segments: int) -> None:
