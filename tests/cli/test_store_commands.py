@@ -127,17 +127,21 @@ def test_layers_holdouts_and_metrics(store: str, capsys: pytest.CaptureFixture[s
         service.reward_batch([(d.id, 12.5, "spent") for d in found])
 
 
-def test_a_purge_tells_how_far_it_is(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_purge_shows_its_progress_in_a_terminal(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ok(capsys, "init", "--budget", "3")
     start_experiment(capsys)
     with open_service(store) as service:
         service.decide_batch("e", [(f"v{n}", "s") for n in range(30)])
     kept = json.loads(ok(capsys, "purge", "--older-than-days", "0", "--json"))
     assert kept == {"decisions": 0}  # it runs, and nobody asked for that
+    monkeypatch.setenv("FORCE_COLOR", "1")
     assert main(["purge", "--older-than-days", "0", "--running"]) == 0
-    told = capsys.readouterr()
-    assert "30 decisions forgotten" in told.out
-    assert "30/30" in told.err
+    printed = capsys.readouterr()
+    assert "30 decisions forgotten" in printed.out
+    assert "30 of 30 decisions" in printed.err
+    monkeypatch.delenv("FORCE_COLOR")
     assert "sound" in ok(capsys, "ledger", "verify")
 
 

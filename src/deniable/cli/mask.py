@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deniable.cli.printing import AsJson, ChartFile, check_chart, print_json, write_chart
+from deniable.cli.progress import progress_bar
 from deniable.errors import InvalidArgumentError
 from deniable.masks.mask import Mask
 from deniable.report.terminal import print_table
@@ -186,10 +185,11 @@ def label(
 ) -> None:
     """Add a column with labels to a file. A run that was stopped can be repeated and goes on."""
     from deniable.masks.definition import read_key
-    from deniable.masks.files import label_file
+    from deniable.masks.files import count_rows, label_file
 
     mask = _opened(file, key_file)
-    with _progress("labelled") as progress:
+    total = count_rows(rows)
+    with progress_bar("rows") as progress:
         written = label_file(
             mask,
             rows,
@@ -199,7 +199,7 @@ def label(
             segment=segment,
             replace=replace,
             first_values=first_values,
-            progress=progress,
+            progress=lambda done: progress("labelling", done, total),
         )
     if as_json:
         print_json({**written.__dict__, "path": str(written.path)})
@@ -268,9 +268,11 @@ def audit(
     """Recompute every label of a file, and test how frequent labels are."""
     from deniable.masks.audit import ALARM, audit_labels
     from deniable.masks.definition import read_key
+    from deniable.masks.files import count_rows
 
     mask = _opened(file, key_file)
-    with _progress("checked") as progress:
+    total = count_rows(rows)
+    with progress_bar("rows") as progress:
         result = audit_labels(
             mask,
             rows,
@@ -278,7 +280,7 @@ def audit(
             visitor=visitor,
             segment=None if segment == "-" else segment,
             first_values=first_values,
-            progress=progress,
+            progress=lambda done: progress("checking", done, total),
         )
     if as_json:
         print_json({**result.__dict__, "kept": result.kept})
@@ -337,12 +339,3 @@ def _percents(text: str, count: int) -> list[int]:
     if len(percents) != count or sum(percents) != 100:
         raise InvalidArgumentError("shares", text, f"{count} whole percents that sum to 100")
     return percents
-
-
-@contextmanager
-def _progress(verb: str) -> Iterator[Callable[[int], None]]:
-    """A line on standard error with the rows done so far, if that is a terminal."""
-    from rich.console import Console
-
-    with Console(stderr=True).status("reading") as line:
-        yield lambda rows: line.update(f"{rows:,} rows {verb}")

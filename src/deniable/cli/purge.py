@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from deniable.cli.printing import AsJson
+from deniable.cli.progress import progress_bar
 from deniable.cli.stores import KeyFile, Store, opened, print_erasure
 from deniable.errors import InvalidArgumentError
 
@@ -30,24 +30,8 @@ def purge(
     if not 0 <= older_than_days <= 36_600:
         raise InvalidArgumentError("older_than_days", older_than_days, "0 to 36600")
     before = datetime.now(UTC) - timedelta(days=older_than_days)
-    with opened(store, key_file) as service, _progress() as told:
-        done = service.visitors.purge(before=before, running=running, progress=told)
+    with opened(store, key_file) as service, progress_bar("decisions") as progress:
+        done = service.visitors.purge(
+            before=before, running=running, progress=partial(progress, "erasing")
+        )
     print_erasure(done, as_json)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, so that standard output stays the result."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("decisions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

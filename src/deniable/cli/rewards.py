@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deniable.cli.printing import AsJson, print_json
+from deniable.cli.progress import progress_bar
 from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import InvalidArgumentError
 from deniable.report.terminal import print_table
@@ -46,7 +46,7 @@ def import_file(
 ) -> None:
     """Import the rewards in a file. Running it again changes nothing."""
     columns = dict(_column(text) for text in column or [])
-    with opened(store, key_file) as service, _Bar() as bar:
+    with opened(store, key_file) as service, progress_bar("rows") as progress:
         found = service.import_rewards(
             file,
             experiment=experiment,
@@ -55,7 +55,7 @@ def import_file(
             columns=columns,
             skip_bad=skip_bad,
             allow_unknown=allow_unknown,
-            progress=bar.tell,
+            progress=progress,
         )
     if as_json:
         print_json(found)
@@ -79,35 +79,3 @@ def _column(text: str) -> tuple[str, str]:
     if not separator or not name:
         raise InvalidArgumentError("column", text, "WHAT=NAME, such as value=revenue_eur")
     return what, name
-
-
-class _Bar:
-    """A progress bar on standard error, where that is a terminal."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,} of {task.total:,} rows"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-            transient=True,
-        )
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> _Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def tell(self, what: str, done: int, total: int) -> None:
-        """See `deniable.service.reward_import.Progress`."""
-        if what not in self._tasks:
-            self._tasks[what] = self._bar.add_task(what, total=total)
-        self._bar.update(self._tasks[what], completed=done)

@@ -402,6 +402,16 @@ def scan(path: Path) -> pl.LazyFrame:
     return rows
 
 
+def count_rows(path: Path) -> int:
+    """Return the number of rows of a file."""
+    import polars as pl
+
+    try:
+        return int(scan(path).select(pl.len()).collect(engine="streaming").item())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
 def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
     """Yield the rows of a file in order, `BATCH` at a time; all columns, or those named, as text."""
     import polars as pl

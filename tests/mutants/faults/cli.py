@@ -10,10 +10,10 @@ PLAN = "tests/cli/test_plan.py"
 FAULTS = (
     Fault(
         "cli/purge.py",
-        "running=running, progress=told",
-        "running=True, progress=told",
+        "running=running, progress=partial",
+        "running=True, progress=partial",
         "a purge always reaches running experiments",
-        (f"{STORE}::test_a_purge_tells_how_far_it_is",),
+        (f"{STORE}::test_a_purge_shows_its_progress_in_a_terminal",),
     ),
     Fault(
         "cli/audit.py",
