@@ -1,11 +1,11 @@
 """How far a reader has to hop: files, functions and changes of file of one call of each kind.
 
     python -m benchmarks.call_trace
-    PYTHONPATH=../old/src python benchmarks/call_trace.py    # the package of another checkout
 
-Counts the calls into the package with `sys.setprofile`, in all threads, after one call to warm up. Calls
-of the same file in a row are one visit; every further visit is a change of file. `--files` lists the
-files in the order in which they are met.
+Counts the calls into the package with `sys.setprofile`, in all threads, after one call to warm up. The
+requests go to the application that Granian serves, on a SQLite file. Calls of the same file in a row
+are one visit; every further visit is a change of file. `--files` lists the files in the order in which
+they are met.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
+from unittest import mock
 
 import deniable
 
@@ -54,9 +56,11 @@ class Tracer:
         if self._met is not None and event == "call" and code.co_filename.startswith(PACKAGE):
             self._met.append(code)
 
-    def of(self, work: Callable[[], object]) -> Trace:
-        """The calls that this work makes, the second time."""
+    def of(self, work: Callable[[], object], before: Callable[[], object] = int) -> Trace:
+        """The calls that this work makes, the second time; `before` prepares it, and is not traced."""
+        before()
         work()
+        before()
         met = self._met = []
         sys.setprofile(self._note)
         try:
@@ -65,7 +69,7 @@ class Tracer:
             sys.setprofile(None)
             self._met = None
         files = [code.co_filename.removeprefix(PACKAGE + os.sep) for code in met]
-        changes = sum(one != other for one, other in pairwise(files))
+        changes = sum(file != following for file, following in pairwise(files))
         return Trace(tuple(dict.fromkeys(files)), len(set(met)), changes)
 
 
@@ -75,22 +79,11 @@ def service_calls() -> Iterator[dict[str, Callable[[], object]]]:
     os.environ["DENIABLE_VISITOR_KEY"] = "00" * 32
     from deniable.service.http.app import create_app
 
-    service: Any
-    with deniable.open("memory:") as service:
-        if hasattr(service, "set_firm"):  # until version 0.1 all of it was in one class
-            service.set_firm(budget=3.0)
-            create, start, new_key = (
-                service.create_experiment,
-                service.start,
-                service.create_api_key,
-            )
-        else:
-            service.firm.set(budget=3.0)
-            create, start = service.experiments.create, service.experiments.start
-            new_key = service.keys.create
-        create(KEY, arms=["old", "new"], segments=["a", "b"], budget=1.0)
-        start(KEY)
-        secret, _ = new_key("trace", ["decide", "reward"])
+    with TemporaryDirectory() as folder, deniable.open(f"sqlite:///{folder}/store.db") as service:
+        service.firm.set(budget=3.0)
+        service.experiments.create(KEY, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+        service.experiments.start(KEY)
+        secret, _ = service.keys.create("trace", ["decide", "reward"])
         app = create_app(service)
         visitors = map(str, range(1_000))
         decisions: list[str] = []
@@ -168,6 +161,32 @@ async def _posted(app: Any, path: str, body: dict[str, object], secret: str) -> 
     return json.loads(answer) if answer else None
 
 
+@contextmanager
+def publishing() -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
+    """Yield a call that stores enough decisions for a table to be due, and one that publishes it."""
+    from deniable.service.publisher import Publisher
+
+    with (
+        mock.patch.object(Publisher, "grown"),  # tables are published on request only
+        TemporaryDirectory() as folder,
+        deniable.open(f"sqlite:///{folder}/store.db") as service,
+    ):
+        service.firm.set(budget=3.0)
+        service.experiments.create(KEY, arms=["old", "new"], segments=["a", "b"], budget=1.0)
+        service.experiments.start(KEY)
+        visitors = map(str, count())
+
+        def store() -> object:
+            return service.decide_batch(KEY, [(name, "a") for name in islice(visitors, 1_000)])
+
+        def publish() -> object:
+            published = service.experiments.publish(KEY)
+            assert published is not None
+            return published
+
+        yield store, publish
+
+
 def library_calls() -> dict[str, Callable[[], object]]:
     """The three calls of the library."""
     portfolio = deniable.Portfolio.of(
@@ -187,17 +206,23 @@ def library_calls() -> dict[str, Callable[[], object]]:
     }
 
 
+def _print(name: str, trace: Trace) -> None:
+    print(f"{name:<16}{len(trace.files):>6}{trace.functions:>11}{trace.changes:>17}")
+    if "--files" in sys.argv:
+        print("    " + "\n    ".join(trace.files))
+
+
 def main() -> bool:
     """Print a row for each kind of call."""
     print(f"{'':<16}{'files':>6}{'functions':>11}{'changes of file':>17}")
-    listed = "--files" in sys.argv
     tracer = Tracer()
     with service_calls() as requests:
-        for name, work in {**requests, **library_calls()}.items():
-            found = tracer.of(work)
-            print(f"{name:<16}{len(found.files):>6}{found.functions:>11}{found.changes:>17}")
-            if listed:
-                print("    " + "\n    ".join(found.files))
+        for name, work in requests.items():
+            _print(name, tracer.of(work))
+    for name, work in library_calls().items():
+        _print(name, tracer.of(work))
+    with publishing() as (store, publish):
+        _print("publish", tracer.of(publish, before=store))
     return True
 
 
