@@ -12,7 +12,7 @@ from deniable.expectations.prior import Prior
 from deniable.inference.intervals import compare
 from deniable.inference.power import detectable_difference, visitors_until_decided
 from deniable.inference.state import VisitorBatch, new_state, update
-from deniable.planning.asked import Asked
+from deniable.planning.experiment import PlannedExperiment
 from deniable.planning.power import power
 
 RATES, ALPHA = (0.10, 0.13), 0.05 / 3
@@ -76,13 +76,13 @@ def test_what_cannot_be_decided_takes_for_ever() -> None:
 
 
 def test_a_plan_uses_the_smallest_segment_and_all_comparisons() -> None:
-    even = power(Asked(3, 200_000, 2, None, Prior(0.05, 0.3)), per_day=1_000)
-    uneven = power(Asked(3, 200_000, 2, (0.9, 0.1), Prior(0.05, 0.3)), per_day=1_000)
+    even = power(PlannedExperiment(3, 200_000, 2), Prior(0.05, 0.3), per_day=1_000)
+    uneven = power(PlannedExperiment(3, 200_000, 2, (0.9, 0.1)), Prior(0.05, 0.3), per_day=1_000)
     assert even.segment is not None
     assert uneven.segment is not None
     assert even.everybody == uneven.everybody
     assert uneven.segment.visitors == pytest.approx(5 * (even.segment.visitors or 0), rel=0.15)
     assert even.everybody.days == math.ceil((even.everybody.visitors or 0) / 1_000)
-    single = power(Asked(3, 200_000, 1, None, Prior(0.05, 0.3)))
+    single = power(PlannedExperiment(3, 200_000, 1), Prior(0.05, 0.3))
     assert single.segment is None
     assert (single.everybody.visitors or 0) < (even.everybody.visitors or 0)  # 3 comparisons, not 9

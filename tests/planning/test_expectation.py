@@ -149,20 +149,6 @@ def test_equal_shares_are_no_shares() -> None:
     assert equal.expected == unsaid.expected
 
 
-def test_segments_of_different_sizes_are_told() -> None:
-    changed: dict[str, Any] = {"n_arms": 2, "horizon": 20_000}
-    plan = planned(**changed, n_segments=None, shares=[0.9, 0.1], budget=1)
-    equal = planned(**changed, n_segments=2, budget=1)
-    assert plan.expected is not None
-    assert equal.expected is not None
-    assert plan.expected.strategies == equal.expected.strategies
-    assert plan.expected.error is None
-    assert "different sizes" in plan.expected.note
-    assert "`deniable simulate`" in plan.expected.note
-    assert equal.expected.note == ""
-    assert "one size" in plan.recommendation.reason
-
-
 def test_the_note_names_the_strategies_beyond_the_surface_and_why() -> None:
     plan = planned(budget=6.5)
     assert plan.expected is not None

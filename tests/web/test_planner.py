@@ -177,11 +177,17 @@ def test_reasons_stay_unfolded_while_the_slider_moves(demo_site: Site, browser: 
         expect(why.locator("table")).to_be_visible()
 
 
-def test_sizes_of_segments_in_any_unit() -> None:
+def test_sizes_of_segments_are_percentages() -> None:
     sizes = read_setting({"segments": "2", "shares": "60, 40"})
     assert sizes.plan().shares == pytest.approx((0.6, 0.4))
-    assert read_setting({"segments": "2", "shares": "5,5"}).plan().shares is None
-    assert "different sizes" in view(sizes)["known"]
+    assert read_setting({"segments": "2", "shares": "50,50"}).plan().shares is None
+    assert read_setting({"segments": "3", "shares": "33.3,33.3,33.3"}).plan().shares is None
+    for wrong in ("60, 60", "0.6, 0.4", "6000, 4000"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"percentages that sum to 100|0\.001 to 100"
+        ):
+            read_setting({"segments": "2", "shares": wrong})
+    assert "differ in size" in view(sizes)["known"]
     with pytest.raises(InvalidArgumentError, match="3 sizes"):
         read_setting({"segments": "3", "shares": "60, 40"})
 

@@ -165,6 +165,7 @@ def _expected(plan: Planned) -> dict[str, Records]:
             lift=found.lift,
             heterogeneity=found.heterogeneity,
             budgets=budgets,
+            shares=plan.shares,
         )
         lost += rows(budget=budgets, lost=told.lost, low=told.low, high=told.high, strategy=name)
     names = {"random": "random arms", "pooled": "one bandit for everybody"}

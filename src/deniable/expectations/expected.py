@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -43,15 +43,15 @@ class Expected:
         clicks: expected, of all visitors.
         lost: expected clicks lost against perfect information, which shows every segment its best arm.
         on_surface: whether the surface was fitted there; elsewhere its edge is taken.
-        strategy: whose.
-        asked: where.
+        strategy: the strategy that was evaluated.
+        question: where it was evaluated.
     """
 
     clicks: FloatArray
     lost: FloatArray
     on_surface: NDArray[np.bool_]
     strategy: str
-    asked: Question
+    question: Question
 
     @property
     def low(self) -> FloatArray:
@@ -65,10 +65,10 @@ class Expected:
 
     @cached_property
     def _spreads(self) -> tuple[FloatArray, FloatArray]:
-        """Both relative to the mean; computed where they are looked at, as many callers do not."""
+        """Both relative to the mean; computed only when needed, because many callers do not."""
         low, high = np.ones(self.lost.shape), np.ones(self.lost.shape)
-        for where, entry in _entries(self.strategy, self.asked):
-            low[where], high[where] = entry.spreads(self.asked.part(where))
+        for where, entry in _entries(self.strategy, self.question):
+            low[where], high[where] = entry.spreads(self.question.part(where))
         return low, high
 
 
@@ -87,8 +87,13 @@ def expected_loss(
     lift: ArrayLike = LIFT,
     heterogeneity: ArrayLike = HETEROGENEITY,
     budgets: ArrayLike = 0.0,
+    shares: ArrayLike | None = None,
 ) -> Expected:
-    """Expected clicks and clicks lost of a strategy, for segments of one size; all arguments broadcast.
+    """Expected clicks and clicks lost of a strategy; all arguments but `shares` broadcast.
+
+    The surface was fitted to segments of one size. For others, with shares w, it is read at the
+    effective number of segments ``1 / sum(w^2)``, for each segment as if all had its traffic, and the
+    results are averaged with weights w. This is exact for equal shares.
 
     Args:
         strategy: its name, or "pooled", "random", "perfect".
@@ -99,6 +104,7 @@ def expected_loss(
         lift: d, standard deviation of the arms' rates relative to the base rate.
         heterogeneity: h, the part of that variance which differs by segment.
         budgets: in nats; rivals need none.
+        shares: shares of the J segments if they differ in size; they sum to 1.
 
     >>> found = expected_loss("random", 2, 100_000, base_rate=0.1)
     >>> round(float(found.clicks)), round(float(found.lost))
@@ -107,7 +113,7 @@ def expected_loss(
     if not has_surface(strategy):
         known = (*STRATEGIES, *RIVALS)
         raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(known))
-    asked = Question.of(
+    question = Question.of(
         arms=check.count("n_arms", n_arms, 2),
         visitors=check.count("horizon", horizon, 1),
         segments=check.count("n_segments", n_segments, 1),
@@ -116,21 +122,44 @@ def expected_loss(
         heterogeneity=check.probability("heterogeneity", heterogeneity),
         budget=check.nonnegative("budgets", budgets),
     )
-    share, covered = np.ones(asked.arms.shape), np.ones(asked.arms.shape, bool)
-    for where, entry in _entries(strategy, asked):
-        part = asked.part(where)
-        share[where], covered[where] = entry.shares(part), entry.covers(part)
-    best = asked.visitors * np.asarray(best_rate(asked.arms, asked.base_rate, asked.lift))
-    gain = best - asked.visitors * np.asarray(mean_rate(asked.base_rate, asked.lift))
+    covered = np.ones(question.arms.shape, bool)
+    for where, entry in _entries(strategy, question):
+        covered[where] = entry.covers(question.part(where))
+    weights, sizes, segments = _effective(question, shares)
+    question = replace(question, segments=segments)
+    share = np.full(question.arms.shape, float(strategy == PERFECT))
+    for weight, size in zip(weights, sizes, strict=True):
+        alike = replace(question, visitors=question.visitors * size)
+        for where, entry in _entries(strategy, alike):
+            share[where] += weight * entry.shares(alike.part(where))
+    best = question.visitors * np.asarray(
+        best_rate(question.arms, question.base_rate, question.lift)
+    )
+    gain = best - question.visitors * np.asarray(mean_rate(question.base_rate, question.lift))
     lost = (1 - share) * gain
-    return Expected(best - lost, lost, covered, strategy, asked)
+    return Expected(best - lost, lost, covered, strategy, question)
 
 
-def _entries(strategy: str, asked: Question) -> Iterator[tuple[NDArray[np.bool_], Entry]]:
+def _effective(
+    question: Question, shares: ArrayLike | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return weights and relative sizes of groups of equal segments, and the number of segments."""
+    if shares is None:
+        return np.ones(1), np.ones(1), question.segments
+    parts = check.probability("shares", shares)
+    if parts.shape != (question.segments.max(),) or abs(parts.sum() - 1) > 1e-9:
+        allowed = "a share for each segment, summing to 1"
+        raise InvalidArgumentError("shares", shares, allowed)
+    segments = 1 / (parts**2).sum()
+    different, counts = np.unique(parts[parts > 0], return_counts=True)
+    return different * counts, different * segments, np.full(question.arms.shape, segments)
+
+
+def _entries(strategy: str, question: Question) -> Iterator[tuple[NDArray[np.bool_], Entry]]:
     """Which surface holds where; none for perfect information."""
     if strategy == PERFECT:
         return
-    one = asked.segments == 1
+    one = question.segments == 1
     for where, name in ((one, surface_name(strategy, 1)), (~one, strategy)):
         if where.any():
             yield where, surface()[name]

@@ -1,7 +1,7 @@
 """The expected part of a plan: clicks and lost clicks, by strategy and budget, given prior knowledge.
 
-It uses the precomputed surface of `deniable.expectations`, for segments of equal size. Beyond what that
-covers, the figures are those of its edge. The note says so and names `deniable simulate`.
+It uses the precomputed surface of `deniable.expectations`. Beyond what that covers, the figures are
+those of its edge. The note says so and names `deniable simulate`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from deniable import _validation as check
 from deniable.expectations.expected import RIVALS, Expected, has_surface
+from deniable.expectations.prior import Prior
 from deniable.expectations.surface import (
     LEAST_CLICKS,
     LEAST_ROOM,
@@ -29,7 +30,7 @@ from deniable.expectations.surface import (
     surface_name,
     worst_error,
 )
-from deniable.planning.asked import Asked, Outcome
+from deniable.planning.experiment import PlannedExperiment
 from deniable.planning.power import Power, power
 from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
@@ -39,8 +40,29 @@ NEAR_LOST = 0.02
 counts as near it. It is about the surface's own error, so smaller differences are not meaningful.
 """
 
+UNEQUAL_ERROR = 0.03
+"""How far figures for segments of different sizes were off at most, as a share of the same gain:
+`tests/expectations/test_unequal_segments.py` has the settings."""
+
 TOP = 6.0
 """The largest budget considered, in nats; all surfaces cover it. Beyond, promises are meaningless."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The expected result of a strategy.
+
+    Attributes:
+        clicks: expected clicks of all visitors.
+        lost: expected clicks lost against perfect information.
+        low: 10% quantile of the loss, over the prior and the randomness of learning.
+        high: 90% quantile of the loss.
+    """
+
+    clicks: float
+    lost: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -116,7 +138,9 @@ class Choice:
     least: float
 
 
-def choose(asked: Asked, names: Sequence[str], limit: float = TOP) -> Choice | None:
+def choose(
+    planned: PlannedExperiment, rate_prior: Prior, names: Sequence[str], limit: float = TOP
+) -> Choice | None:
     """Return the smallest budget, up to a limit, whose loss is near the least; None without a surface.
 
     "Near" means within `NEAR_LOST` of what perfect information gains over random arms. Among the
@@ -128,16 +152,17 @@ def choose(asked: Asked, names: Sequence[str], limit: float = TOP) -> Choice | N
     top = min(limit, TOP)
     budgets = np.unique(np.append(np.round(np.arange(0, 100 * top + 1e-9) / 100, 2), top))
     budgets = budgets[budgets <= top]
-    lost = np.array([asked.look_up(name, budgets).lost for name in known])
+    lost = np.array([planned.expected(rate_prior, name, budgets).lost for name in known])
     least = float(lost.min())
-    gain = float(asked.look_up(RANDOM).lost)
+    gain = float(planned.expected(rate_prior, RANDOM).lost)
     place = int(np.argmax(lost.min(axis=0) <= least + NEAR_LOST * gain))
     name = known[int(lost[:, place].argmin())]
     return Choice(name, float(budgets[place]), float(lost[:, place].min()), least)
 
 
 def expectation(
-    asked: Asked,
+    planned: PlannedExperiment,
+    rate_prior: Prior,
     budget: float,
     *,
     belief_before: float,
@@ -147,7 +172,8 @@ def expectation(
     """Return the expectation at a budget, with a table of others; None if it is unknown.
 
     Args:
-        asked: the experiment.
+        planned: the experiment.
+        rate_prior: what is known about its click rates.
         budget: the plan's budget.
         belief_before: the tracker's prior belief, for the table.
         budgets: budgets in the table.
@@ -161,32 +187,33 @@ def expectation(
     if not names:
         return None
     marks = sorted({*budgets, budget})
-    looked = {name: asked.look_up(name, np.array(marks)) for name in names}
+    looked = {name: planned.expected(rate_prior, name, np.array(marks)) for name in names}
     outcomes = {name: dict(zip(marks, _outcomes(one), strict=True)) for name, one in looked.items()}
-    rivals = {name: _outcome(asked.look_up(name)) for name in RIVALS}
+    rivals = {name: _outcome(planned.expected(rate_prior, name)) for name in RIVALS}
     at = {name: row[budget] for name, row in outcomes.items()}
-    served = [name for name in at if STRATEGIES[name].fits(asked.n_arms, asked.n_segments)]
+    served = [name for name in at if STRATEGIES[name].fits(planned.n_arms, planned.n_segments)]
     best = min(served, key=lambda name: at[name].lost)
     least = min(one.lost for row in outcomes.values() for one in row.values())
-    unlimited = choose(asked, names)
+    unlimited = choose(planned, rate_prior, names)
     least = least if unlimited is None else min(least, unlimited.least)
     cost = max(0.0, at[best].lost - least)
     gain = rivals[PERFECT].clicks - rivals[RANDOM].clicks
-    worst = worst_error(surface_name(best, asked.n_segments))
+    certified = planned.equal_sizes and planned.expected(rate_prior, best, budget).on_surface
+    worst = worst_error(surface_name(best, planned.n_segments))
     return Expectation(
-        base_rate=asked.prior.base_rate,
-        lift=asked.prior.lift,
-        heterogeneity=asked.prior.heterogeneity,
+        base_rate=rate_prior.base_rate,
+        lift=rate_prior.lift,
+        heterogeneity=rate_prior.heterogeneity,
         per_day=per_day,
-        days=None if per_day is None else math.ceil(asked.horizon / per_day),
-        note=_note(asked, marks, looked),
+        days=None if per_day is None else math.ceil(planned.horizon / per_day),
+        note=_note(planned, rate_prior, marks, looked),
         rivals=rivals,
         strategies=at,
         best=best,
         gain=gain,
-        error=worst * gain if asked.usual and asked.look_up(best, budget).on_surface else None,
+        error=worst * gain if certified else None,
         privacy_cost=cost,
-        privacy_cost_per_day=None if per_day is None else cost * per_day / asked.horizon,
+        privacy_cost_per_day=None if per_day is None else cost * per_day / planned.horizon,
         table=tuple(
             ExpectedLine(
                 mark,
@@ -195,25 +222,33 @@ def expectation(
             )
             for mark in marks
         ),
-        power=power(asked, per_day),
+        power=power(planned, rate_prior, per_day),
     )
 
 
-def _note(asked: Asked, marks: Sequence[float], looked: Mapping[str, Expected]) -> str:
+def _note(
+    planned: PlannedExperiment,
+    rate_prior: Prior,
+    marks: Sequence[float],
+    looked: Mapping[str, Expected],
+) -> str:
     """Say which figures the surface does not cover, and what to do about it; empty if it covers all."""
     beyond = {
         name: [mark for mark, good in zip(marks, one.on_surface, strict=True) if not good]
         for name, one in looked.items()
     }
-    if not asked.look_up(POOLED).on_surface:
+    if not planned.expected(rate_prior, POOLED).on_surface:
         beyond[POOLED] = [0.0]
     by_reason: dict[str, list[str]] = {}
     for name, budgets in beyond.items():
         if budgets:
-            by_reason.setdefault(beyond_words(asked, name, budgets), []).append(name)
+            by_reason.setdefault(beyond_words(planned, rate_prior, name, budgets), []).append(name)
     sentences = []
-    if not asked.usual:
-        sentences.append("The figures are for segments of one size, not of different sizes.")
+    if not planned.equal_sizes:
+        sentences.append(
+            "Segments differ in size: the figures are approximate, and in checks off by up to "
+            f"{UNEQUAL_ERROR:.0%} of what perfect information gains."
+        )
     if by_reason:
         listed = "; ".join(f"{', '.join(names)} ({why})" for why, names in by_reason.items())
         sentences.append(
@@ -224,39 +259,40 @@ def _note(asked: Asked, marks: Sequence[float], looked: Mapping[str, Expected]) 
     return " ".join(sentences)
 
 
-def beyond_words(asked: Asked, strategy: str, budgets: Sequence[float]) -> str:
+def beyond_words(
+    planned: PlannedExperiment, rate_prior: Prior, strategy: str, budgets: Sequence[float]
+) -> str:
     """Why the surface does not cover a strategy at these budgets, in a few words.
 
-    >>> from deniable.expectations.prior import Prior
-    >>> beyond_words(Asked(4, 10**9, 3, None, Prior(0.1)), "joint", [1.0])
+    >>> beyond_words(PlannedExperiment(4, 10**9, 3), Prior(0.1), "joint", [1.0])
     'more than 200,000,000 visitors'
-    >>> beyond_words(Asked(30, 10**6, 3, None, Prior(0.1, 0.001)), "joint", [7.0])
+    >>> beyond_words(PlannedExperiment(30, 10**6, 3), Prior(0.1, 0.001), "joint", [7.0])
     'more than 20 arms, a lift below 0.5%, a budget above 6'
     """
-    name = surface_name(strategy, asked.n_segments) if strategy not in RIVALS else strategy
-    domain, prior = domain_of(name), asked.prior
+    name = surface_name(strategy, planned.n_segments) if strategy not in RIVALS else strategy
+    domain = domain_of(name)
     question = Question.of(
-        arms=asked.n_arms,
-        visitors=asked.horizon,
-        segments=asked.n_segments,
-        base_rate=prior.base_rate,
-        lift=prior.lift,
-        heterogeneity=prior.heterogeneity,
+        arms=planned.n_arms,
+        visitors=planned.horizon,
+        segments=planned.n_segments,
+        base_rate=rate_prior.base_rate,
+        lift=rate_prior.lift,
+        heterogeneity=rate_prior.heterogeneity,
         budget=0.0,
     )
     before = f"more than {MOST_BEFORE:.0%} of the visitors before the first table"
     clipped = f"rates that are clipped within {LEAST_ROOM:g} standard deviations"
     reasons = {
-        f"more than {domain.arms} arms": asked.n_arms > domain.arms,
-        f"more than {domain.segments[1]} segments": asked.n_segments > domain.segments[1],
-        f"fewer than {domain.visitors[0]:,.0f} visitors": asked.horizon < domain.visitors[0],
-        f"more than {domain.visitors[1]:,.0f} visitors": asked.horizon > domain.visitors[1],
-        f"a base rate below {RATES[0]:.1%}": prior.base_rate < RATES[0],
-        f"a base rate above {RATES[1]:.0%}": prior.base_rate > RATES[1],
-        f"a lift below {domain.lifts[0]:.1%}": prior.lift < domain.lifts[0],
-        f"a lift above {domain.lifts[1]:.0%}": prior.lift > domain.lifts[1],
-        f"fewer than {LEAST_CLICKS} clicks an arm": asked.horizon * prior.base_rate
-        < LEAST_CLICKS * asked.n_arms,
+        f"more than {domain.arms} arms": planned.n_arms > domain.arms,
+        f"more than {domain.segments[1]} segments": planned.n_segments > domain.segments[1],
+        f"fewer than {domain.visitors[0]:,.0f} visitors": planned.horizon < domain.visitors[0],
+        f"more than {domain.visitors[1]:,.0f} visitors": planned.horizon > domain.visitors[1],
+        f"a base rate below {RATES[0]:.1%}": rate_prior.base_rate < RATES[0],
+        f"a base rate above {RATES[1]:.0%}": rate_prior.base_rate > RATES[1],
+        f"a lift below {domain.lifts[0]:.1%}": rate_prior.lift < domain.lifts[0],
+        f"a lift above {domain.lifts[1]:.0%}": rate_prior.lift > domain.lifts[1],
+        f"fewer than {LEAST_CLICKS} clicks an arm": planned.horizon * rate_prior.base_rate
+        < LEAST_CLICKS * planned.n_arms,
         before: float(after_first(name, question)) < 1 - MOST_BEFORE,
         clipped: not has_room(question),
         f"a budget above {domain.budget:g}": max(budgets) > domain.budget,

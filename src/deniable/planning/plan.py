@@ -16,7 +16,8 @@ from deniable import _validation as check
 from deniable._types import JsonObject
 from deniable.expectations.prior import HETEROGENEITY, LIFT, Prior
 from deniable.planning.expectation import Expectation, expectation
-from deniable.planning.recommendation import Recommendation, Sizes, recommend
+from deniable.planning.experiment import PlannedExperiment
+from deniable.planning.recommendation import Recommendation, recommend
 from deniable.privacy.belief import highest_belief, lowest_belief
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Reading, Strategy
@@ -206,22 +207,22 @@ def plan(
     0.0
     """
     before = check.single("prior", check.probability("prior", prior))
-    sizes = Sizes.of(n_arms, horizon, n_segments, shares)
+    planned = PlannedExperiment.of(n_arms, horizon, n_segments, shares)
     if max_belief is not None:
         max_belief = check.single("max_belief", check.probability("max_belief", max_belief))
     given = None if budget is None else check.single("budget", check.nonnegative("budget", budget))
     marks = check.nonnegative("budgets", budgets).ravel().tolist()
     names = tuple(STRATEGIES)  # part of the cache key, because more may be registered
-    asked = None if base_rate is None else sizes.asked(Prior(base_rate, lift, heterogeneity))
-    advice = recommend(sizes, names, before, max_belief, asked)
+    rate_prior = None if base_rate is None else Prior(base_rate, lift, heterogeneity)
+    advice = recommend(planned, names, before, max_belief, rate_prior)
     cap = advice.budget if given is None else given
-    strategies = {name: _summary(STRATEGIES[name], sizes, cap) for name in names}
+    strategies = {name: _summary(STRATEGIES[name], planned, cap) for name in names}
     best = {summary.best_budget for summary in strategies.values()}
     return Plan(
-        n_arms=sizes.n_arms,
-        horizon=sizes.horizon,
-        n_segments=sizes.n_segments,
-        shares=sizes.shares,
+        n_arms=planned.n_arms,
+        horizon=planned.horizon,
+        n_segments=planned.n_segments,
+        shares=planned.shares,
         prior=before,
         max_belief=max_belief,
         budget=cap,
@@ -230,11 +231,12 @@ def plan(
         highest_belief=float(highest_belief(before, cap)),
         strategies=strategies,
         recommendation=advice,
-        table=_table(sizes, before, sorted({*marks, cap, *best})),
+        table=_table(planned, before, sorted({*marks, cap, *best})),
         expected=None
-        if asked is None
+        if rate_prior is None
         else expectation(
-            asked,
+            planned,
+            rate_prior,
             cap,
             belief_before=before,
             budgets=sorted(marks),
@@ -243,19 +245,21 @@ def plan(
     )
 
 
-def _summary(strategy: type[Strategy], sizes: Sizes, budget: float) -> StrategySummary:
+def _summary(
+    strategy: type[Strategy], planned: PlannedExperiment, budget: float
+) -> StrategySummary:
     n_arms, horizon, n_segments, shares = (
-        sizes.n_arms,
-        sizes.horizon,
-        sizes.n_segments,
-        sizes.shares,
+        planned.n_arms,
+        planned.horizon,
+        planned.n_segments,
+        planned.shares,
     )
     spent = strategy(budget)
     binds = spent.binds_at(n_arms)
     terms = strategy.regret_terms(n_arms, horizon, budget, n_segments, shares=shares)
     gain = float(strategy.gain(n_arms, horizon, budget, n_segments, shares=shares))
     slope = float(strategy.elasticity(n_arms, horizon, budget, n_segments, shares=shares))
-    best, best_regret = _best(sizes, strategy.name, strategy)
+    best, best_regret = _best(planned, strategy.name, strategy)
     regret = float(terms.total)
     reading = strategy.reading(
         regret=regret, gain=gain, budget=budget, best_budget=best, best_regret=best_regret
@@ -271,8 +275,8 @@ def _summary(strategy: type[Strategy], sizes: Sizes, budget: float) -> StrategyS
         drawn_by_lot=strategy.drawn_by_lot(n_arms, n_segments, budget),
         budget=budget,
         exploration_first=_explored(spent, 1, n_arms),
-        exploration_last=_explored(spent, sizes.largest, n_arms),
-        binds_at=None if binds is None or binds > sizes.largest else int(binds),
+        exploration_last=_explored(spent, planned.largest, n_arms),
+        binds_at=None if binds is None or binds > planned.largest else int(binds),
         learning=float(terms.learning),
         exploration=float(terms.exploration),
         estimation=float(terms.estimation),
@@ -293,17 +297,21 @@ def _explored(spent: Strategy, clock: int, n_arms: int) -> float | None:
 
 
 @lru_cache(maxsize=512)
-def _best(sizes: Sizes, name: str, strategy: type[Strategy]) -> tuple[float, float]:
+def _best(planned: PlannedExperiment, name: str, strategy: type[Strategy]) -> tuple[float, float]:
     """Return the best budget of a strategy, and its bound there."""
     best = float(
-        strategy.best_budget(sizes.n_arms, sizes.horizon, sizes.n_segments, shares=sizes.shares)
+        strategy.best_budget(
+            planned.n_arms, planned.horizon, planned.n_segments, shares=planned.shares
+        )
     )
-    return best, float(sizes.regret(strategy, best))
+    return best, float(planned.regret(strategy, best))
 
 
-def _table(sizes: Sizes, prior: float, budgets: Sequence[float]) -> tuple[BudgetLine, ...]:
+def _table(
+    planned: PlannedExperiment, prior: float, budgets: Sequence[float]
+) -> tuple[BudgetLine, ...]:
     bounds = {
-        name: np.atleast_1d(sizes.regret(strategy, np.asarray(budgets)))
+        name: np.atleast_1d(planned.regret(strategy, np.asarray(budgets)))
         for name, strategy in STRATEGIES.items()
     }
     return tuple(
@@ -311,7 +319,7 @@ def _table(sizes: Sizes, prior: float, budgets: Sequence[float]) -> tuple[Budget
             budget=budget,
             belief=float(highest_belief(prior, budget)),
             exploration={
-                name: _explored(strategy(budget), sizes.largest, sizes.n_arms)
+                name: _explored(strategy(budget), planned.largest, planned.n_arms)
                 for name, strategy in STRATEGIES.items()
             },
             regret={name: float(bounds[name][row]) for name in STRATEGIES},

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deniable.expectations.prior import Prior
 from deniable.inference.power import detectable_difference, visitors_until_decided
-from deniable.planning.asked import Asked
+from deniable.planning.experiment import PlannedExperiment
 
 ALPHA = 0.05
 
@@ -50,25 +51,24 @@ class Power:
     segment: Decision | None
 
 
-def power(asked: Asked, per_day: float | None = None) -> Power:
+def power(planned: PlannedExperiment, rate_prior: Prior, per_day: float | None = None) -> Power:
     """Return when the usual difference of two arms is decided, and what the planned visitors can show.
 
-    >>> from deniable.expectations.prior import Prior
-    >>> found = power(Asked(2, 100_000, 2, None, Prior(0.05, 0.2)), per_day=5_000)
+    >>> found = power(PlannedExperiment(2, 100_000, 2), Prior(0.05, 0.2), per_day=5_000)
     >>> found.everybody.visitors, found.everybody.days, round(found.everybody.detectable, 4)
     (24925, 5, 0.0047)
     >>> found.segment.visitors, round(found.segment.detectable, 4)
     (45710, 0.0067)
     """
-    rate, n_segments = asked.prior.base_rate, asked.n_segments
-    n_pairs = asked.n_arms * (asked.n_arms - 1) // 2
+    rate, n_segments = rate_prior.base_rate, planned.n_segments
+    n_pairs = planned.n_arms * (planned.n_arms - 1) // 2
     alpha = ALPHA / (n_pairs * (n_segments + (n_segments > 1)))
-    smallest = min(share for share in asked.shares or (1 / n_segments,) if share)
-    difference = rate * asked.prior.lift
+    smallest = min(share for share in planned.shares or (1 / n_segments,) if share)
+    difference = rate * rate_prior.lift
 
     def decision(share: float) -> Decision:
-        each = 1 / (2 * asked.n_arms)  # p_a p_b / (p_a + p_b) for two arms with 1/K
-        members = asked.horizon * share
+        each = 1 / (2 * planned.n_arms)  # p_a p_b / (p_a + p_b) for two arms with 1/K
+        members = planned.horizon * share
         needed = float(
             visitors_until_decided(
                 difference,

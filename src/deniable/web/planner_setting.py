@@ -18,6 +18,9 @@ from deniable.service.limits import MAX_ARMS, MAX_BUDGET, MAX_PLAN_HORIZON, MAX_
 LEAST_BELIEF, MOST_BELIEF = 0.1, 99.9
 """In percent."""
 
+ROUNDED_TO = 0.5
+"""How far the sizes of segments may be from 100% in all, because people round each of them."""
+
 NONE = "none"
 """In a query string: nothing is known or limited, although the page would fill something in."""
 
@@ -53,7 +56,7 @@ class Setting:
         budget: in nats; None takes the recommended one.
         arm_budgets: one for each arm, or empty.
         max_belief: the most that a tracker may come to believe, in percent, or None.
-        shares: sizes of the segments, in any unit, or empty for equal ones.
+        shares: sizes of the segments, in percent, or empty for equal ones.
         base_rate: the usual click rate, in percent; None where nothing is known.
         lift: how much arms usually differ, in percent of it.
         heterogeneity: how much of that differs by segment, in percent.
@@ -154,9 +157,12 @@ def read_setting(given: Mapping[str, str]) -> Setting:
         texts["max_belief"] = ""
     segments = whole("segments", texts["segments"] or f"{usual.segments}", 1, MAX_SEGMENTS)
     sizes = texts["shares"]
-    shares = tuple(numbers("shares", sizes, 0.001, 1e12)) if sizes else ()
+    shares = tuple(numbers("shares", sizes, 0.001, 100)) if sizes else ()
     if shares and len(shares) != segments:
         raise InvalidArgumentError("shares", sizes[:40], f"{segments} sizes, one for each segment")
+    if shares and abs(math.fsum(shares) - 100) > ROUNDED_TO:
+        allowed = f"percentages that sum to 100; these sum to {math.fsum(shares):.6g}"
+        raise InvalidArgumentError("shares", sizes[:40], allowed)
 
     def optional(name: str, least: float, most: float) -> float | None:
         return number(name, texts[name], least, most) if texts[name] else None

@@ -23,7 +23,7 @@ FAULTS = (
         (f"{PLAN}::test_largest_belief_limits_the_recommendation",),
     ),
     Fault(
-        "planning/recommendation.py",
+        "planning/experiment.py",
         "share = 1 / self.n_segments if self.shares is None else max(self.shares)",
         "share = 1 / self.n_segments if self.shares is None else min(self.shares)",
         "the last visitor is that of the smallest segment",
@@ -86,11 +86,11 @@ FAULTS = (
         (f"{EXPECTATION}::test_the_cost_of_the_budget_is_told_by_day",),
     ),
     Fault(
-        "planning/asked.py",
-        "        return shares is None or np.allclose(shares, 1 / len(shares), rtol=1e-6, atol=0)",
-        "        return True",
-        "segments of different sizes are told as if they were of one size",
-        (f"{EXPECTATION}::test_segments_of_different_sizes_are_told",),
+        "planning/experiment.py",
+        "            shares=self.shares,\n        )\n",
+        "        )\n",
+        "sizes of segments change nothing in the plan",
+        ("tests/expectations/test_unequal_segments.py::test_sizes_change_the_plan_and_its_note",),
     ),
     Fault(
         "expectations/prior.py",
@@ -128,7 +128,7 @@ FAULTS = (
     ),
     Fault(
         "planning/expectation.py",
-        "worst * gain if asked.usual and asked.look_up(best, budget).on_surface else None",
+        "worst * gain if certified else None",
         "worst * gain",
         "a plan promises the surface's accuracy where nobody compared it",
         (f"{EXPECTATION}::test_the_plan_says_how_far_its_surface_may_be_off",),
