@@ -7,6 +7,10 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
+from deniable.errors import ApprovalNeededError
+from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage import times
 from deniable.storage.erasure import MOST_ALONE
@@ -51,3 +55,38 @@ def test_a_purge_where_no_service_runs_frees_the_disk(tmp_path: Path) -> None:
         assert service.decide("new", "somebody", "a").arm
         assert service.figures.unstored == 0, "a smaller file is not taken for one that was cut"
         assert service.ledger.verify().sound
+
+
+def test_the_firms_retention_period_erases_old_visitors_of_stopped_experiments(
+    tmp_path: Path,
+) -> None:
+    path, start = tmp_path / "store.db", times.now()
+    with open_service(f"sqlite:///{path}") as service:
+        service.firm.set(budget=3.0, window_days=30)
+        for key in ("stopped", "running"):
+            service.experiments.create(key, arms=["x", "y"], segments=["a", "b"], budget=1)
+            service.experiments.start(key)
+            service.decide_batch(key, [(f"v{number}", "a") for number in range(5)])
+        service.experiments.stop("stopped")
+        assert service.visitors.retain() is None, "nothing is erased without a period"
+        service.firm.change_settings(retention_days=30)
+        assert _erased_after(service, start, 29) == 0
+        assert _erased_after(service, start, 31) == 5
+        assert _visitors(path) == 5, "those of the running experiment"
+
+
+def _erased_after(service: Deniable, start: int, days: int) -> int:
+    with times.running_on(lambda: start + days * DAY):
+        done = service.visitors.retain()
+    assert done is not None
+    return done.decisions
+
+
+def test_a_shorter_retention_period_needs_a_second_person_where_erasing_does(
+    tmp_path: Path,
+) -> None:
+    with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
+        service.firm.change_settings(approve_erasure=True)
+        with pytest.raises(ApprovalNeededError):
+            service.firm.change_settings(retention_days=30)
+        assert service.firm.settings().retention_days is None

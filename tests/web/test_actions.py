@@ -41,13 +41,13 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
 
         page.get_by_role("link", name="I know my budget").click()
         page.get_by_label("Name").fill("first one!")
-        page.get_by_label("Arms, one per line").fill("old: As it was\nnew: The new one")
+        page.get_by_label("Variants, one per line").fill("old: As it was\nnew: The new one")
         page.get_by_label("Segments, one per line").fill("a\nb")
         page.get_by_label("Budget, in nats").fill("1,5")
         page.get_by_role("button", name="Save the draft").click()
         expect(page.get_by_role("alert")).to_be_visible()
         expect(page.get_by_label("Name")).to_have_attribute("aria-invalid", "true")
-        expect(page.get_by_label("Arms, one per line")).to_have_value(
+        expect(page.get_by_label("Variants, one per line")).to_have_value(
             "old: As it was\nnew: The new one"
         )
         opened.complaints.clear()  # the refusal's status on the console

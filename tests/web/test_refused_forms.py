@@ -13,6 +13,8 @@ from tests.web.site import EXPERIMENT, Site, send
 from tests.web.watching import tab
 
 from deniable.service.limits import MAX_NOTE
+from deniable.storage.records import MICRO, Metric
+from deniable.web.experiments import FIELDS
 
 PLACE = f"/experiments/{EXPERIMENT}"
 DRAFT = {
@@ -25,6 +27,10 @@ DRAFT = {
     "default_arm": "new",
     "layer": "page",
     "attribution_days": "7",
+    "outcome": "order",
+    "largest": "200",
+    "guardrails": "refund: less\nminutes: more, 60",
+    "holdout": "5",
 }
 PLANNED = {
     "arms": "2",
@@ -57,6 +63,12 @@ CASES = (
             ("default_arm", "nobody"),
             ("layer", "x" * 200),
             ("attribution_days", "a week"),
+            ("outcome", "two words"),
+            ("largest", "0"),
+            ("guardrails", "refund"),
+            ("guardrails", "refund: less, many"),
+            ("guardrails", "order: less"),
+            ("holdout", "60"),
         )
     ),
     *(
@@ -161,6 +173,51 @@ def test_what_was_typed_is_kept_and_the_field_is_named(
     lost = {name for name, value in typed.items() if value and not found.holds(name, value)}
     assert not lost
     assert len(site.service.ledger.entries()) == entries, "nothing was changed"
+
+
+def test_every_problem_of_a_form_is_named_at_once(site: Site) -> None:
+    wrong = {
+        "key": "two words",
+        "budget": "much",
+        "arms": "only-one",
+        "segments": "a\na",
+        "planned_visitors": "many",
+        "attribution_days": "a week",
+        "layer": "x" * 200,
+        "guardrails": "refund: sometimes",
+        "holdout": "60",
+    }
+    with site.signed_in("admin") as client:
+        answer = send(client, NEW, NEW, **{**DRAFT, "default_arm": "", **wrong})
+    assert set(filled(answer, NEW).wrong) == set(wrong)
+    links = re.search(r'id="problems".*?</div>', answer.text, re.S)
+    assert links is not None
+    assert re.findall(r'href="#(\w+)"', links[0]) == [name for name in FIELDS if name in wrong]
+
+
+def test_both_fields_of_the_firm_are_named_at_once(site: Site) -> None:
+    with site.signed_in("admin") as client:
+        answer = send(client, "/", "/firm", budget="three", days="soon")
+        settings = send(
+            client, "/settings", "/settings/firm", firm_name="S" * 500, start_above="much"
+        )
+    assert set(filled(answer, "/firm").wrong) == {"budget", "days"}
+    assert set(filled(settings, "/settings/firm").wrong) == {"firm_name", "start_above"}
+
+
+def test_a_draft_comes_back_as_it_was_typed(site: Site) -> None:
+    """Outcome, guardrails and holdout are stored, and edited as they were typed."""
+    with site.signed_in("admin") as client:
+        assert send(client, NEW, NEW, **DRAFT).status_code == 303
+        again = filled(client.get("/experiments/fine/edit"), "/experiments/fine/edit")
+    made = site.service.experiments.get("fine")
+    assert made.metrics == (
+        Metric("order", 200 * MICRO),
+        Metric("refund", MICRO, "less"),
+        Metric("minutes", 60 * MICRO),
+    )
+    assert made.holdout == 50
+    assert all(again.holds(name, value) for name, value in DRAFT.items() if value)
 
 
 def test_the_first_budget_too(empty_site: Site) -> None:

@@ -47,7 +47,7 @@ def test_from_an_invitation_to_a_second_person(site: Site, browser: Browser) -> 
         joined(otto, officer)
         otto.open("/settings")
         otto.page.get_by_label("Starting an experiment above this budget").fill("1.5")
-        otto.page.get_by_label("Name on documents").fill("Acme")
+        otto.page.get_by_label("Name of the firm").fill("Acme")
         otto.page.get_by_role("button", name="Save").click()
         otto.page.get_by_text("settings are saved").wait_for()
         mia.open("/experiments/big/do/start")

@@ -32,7 +32,7 @@ RESERVED_KEYS = ("experiment", "firm", "log")
 """Keys that new experiments may not have, because `deniable audit` gives them another meaning."""
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_KEY_ALLOWED = "1 to 128 letters, digits, '.', '_' or '-', beginning with a letter or digit"
+KEY_ALLOWED = "1 to 128 letters, digits, '.', '_' or '-', beginning with a letter or digit"
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,40 @@ def draft(
     first_table(experiment)  # raises unless the table passes the exact check
     check_weights(experiment)
     return experiment
+
+
+_FINE: dict[str, JsonObject] = {
+    "arms": {"arms": ("a", "b"), "budget": 1.0, "default_arm": None},
+    "segments": {"segments": ("a",)},
+    "strategy": {"strategy": "constant"},
+    "budget": {"budget": 1.0},
+    "holdout": {"holdout": 0.0},
+    "metrics": {"metrics": (Metric(),)},
+    "default_arm": {"default_arm": None},
+    "layer": {"layer": None},
+    "planned_visitors": {"planned_visitors": None},
+    "attribution_seconds": {"attribution_seconds": None},
+}
+"""Arguments that `draft` accepts, by the name of a refused one."""
+
+
+def problems(key: str, arguments: JsonObject) -> list[InvalidArgumentError]:
+    """Return everything that `draft` refuses about these arguments, one error for each argument.
+
+    It tries again with every refused argument replaced by one that is fine, until nothing is refused.
+    """
+    found: dict[str, InvalidArgumentError] = {}
+    while True:
+        try:
+            draft(key, **arguments)
+        except InvalidArgumentError as error:
+            if error.argument in found:
+                return [*found.values()]
+            found[error.argument] = error
+            key = "fine" if error.argument == "key" else key
+            arguments = {**arguments, **_FINE.get(error.argument, {})}
+        else:
+            return [*found.values()]
 
 
 def check_weights(experiment: Experiment) -> None:
@@ -293,10 +327,15 @@ def _nano(argument: str, budget: float | None) -> int:
     return nano
 
 
+def is_key(value: object) -> bool:
+    """Whether a value can name an experiment, an arm, a layer or a metric."""
+    return isinstance(value, str) and _KEY.fullmatch(value) is not None
+
+
 def _key(argument: str, value: object) -> str:
-    if isinstance(value, str) and _KEY.fullmatch(value):
+    if isinstance(value, str) and is_key(value):
         return value
-    raise InvalidArgumentError(argument, value, _KEY_ALLOWED)
+    raise InvalidArgumentError(argument, value, KEY_ALLOWED)
 
 
 def _experiment_key(value: object) -> str:

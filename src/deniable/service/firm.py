@@ -77,14 +77,25 @@ class FirmBudget:
         self,
         *,
         name: str | None = None,
+        contact: str | None = None,
+        purpose: str | None = None,
+        legal_basis: str | None = None,
+        retention_days: int | Literal["never"] | None = None,
         start_above: float | Literal["never"] | None = None,
         approve_budget: bool | None = None,
         approve_erasure: bool | None = None,
     ) -> FirmSettings:
-        """Set the firm's name and approval rules. The ledger records every change.
+        """Set what documents print, how long visitors are kept, and approval rules.
+
+        The ledger records every change.
 
         Args:
             name: name on documents.
+            contact: whom visitors and authorities can ask, printed on documents.
+            purpose: why the firm runs experiments, printed on documents.
+            legal_basis: on which it relies, printed on documents.
+            retention_days: age in days at which decisions of stopped experiments lose their visitor,
+                or "never".
             start_above: budget in nats above which starting an experiment needs a second person, or
                 "never".
             approve_budget: whether raising the firm's budget or shortening its window needs one.
@@ -93,8 +104,10 @@ class FirmBudget:
         Arguments that are None leave the setting unchanged.
 
         Raises:
-            ApprovalNeededError: the new rules would require a second person less often.
+            ApprovalNeededError: the new rules would require a second person less often, or erase
+                visitors earlier where erasing needs one.
         """
+        from deniable import _validation as check
         from deniable.privacy.composition import nano_down
 
         given: JsonObject = {
@@ -102,12 +115,14 @@ class FirmBudget:
             "approve_erasure": approve_erasure,
         }
         changed = {key: value for key, value in given.items() if value is not None}
-        if name is not None:
-            changed["name"] = name = name.strip()
-            if len(name) > LONGEST_FIRM_NAME or not (name.isprintable() or not name):
-                raise InvalidArgumentError(
-                    "name", name, f"printable text of up to {LONGEST_FIRM_NAME} characters"
-                )
+        texts = {"name": name, "contact": contact, "purpose": purpose, "legal_basis": legal_basis}
+        changed |= {key: firm_text(key, text) for key, text in texts.items() if text is not None}
+        if retention_days is not None:
+            changed["retention_days"] = (
+                None
+                if retention_days == "never"
+                else check.whole("retention_days", retention_days, 1, MAX_DAYS)
+            )
         if start_above is not None:
             changed["start_above_nano"] = None if start_above == "never" else nano_down(start_above)
 
@@ -116,6 +131,9 @@ class FirmBudget:
             before = read_settings(connection)
             after = replace(before, **changed)
             self._approvals.require_rules(connection, before, after)
+            if after.forgets_earlier_than(before):
+                words = f"erase visitors after {after.retention_days} days"
+                self._approvals.require_erasure(connection, words, after.retention_days)
             return write_settings(connection, after)
 
         with self._approvals.asking():
@@ -130,3 +148,12 @@ class FirmBudget:
         """Return the balance over time, oldest first; times in the stored format."""
         with self._store.read() as connection:
             return account.balances(connection)
+
+
+def firm_text(argument: str, value: str) -> str:
+    """Validate what documents print: names are short, everything else is a sentence or two."""
+    text = value.strip()
+    most = LONGEST_FIRM_NAME if argument == "name" else LONGEST_REASON
+    if len(text) > most or not (text.isprintable() or not text):
+        raise InvalidArgumentError(argument, value, f"printable text of up to {most} characters")
+    return text

@@ -14,7 +14,7 @@ from deniable.service.approvals import Approvals
 from deniable.service.ids import DecisionIds, normalised, visitor_hash
 from deniable.service.jobs import checked_visitor
 from deniable.storage import erasure, experiments, times
-from deniable.storage.account import record_answers
+from deniable.storage.account import read_settings, record_answers
 from deniable.storage.account_rules import HOUR
 from deniable.storage.erasure import Erasure
 from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status
@@ -168,6 +168,18 @@ class VisitorRequests:
             running=running,
             progress=progress,
         )
+
+    def retain(self) -> Erasure | None:
+        """Erase the visitors whom the firm's settings no longer keep; None if they keep everybody.
+
+        It takes no second person: setting the retention period did.
+        """
+        with self._store.read() as connection:
+            days = read_settings(connection).retention_days
+        if days is None:
+            return None
+        before = times.now() - days * 24 * HOUR
+        return erasure.purge(self._store, self._key, before=before, running=False)
 
     def _answered(self, shown: Sequence[bytes]) -> None:
         hour = times.now() // HOUR

@@ -347,10 +347,15 @@ _NEWEST_SETTINGS = linked_query(
 
 @dataclass(frozen=True)
 class FirmSettings:
-    """The firm's name and approval rules.
+    """What documents print about the firm, how long visitors are kept, and approval rules.
 
     Attributes:
         name: name on documents; empty if none was given.
+        contact: whom visitors and authorities can ask; empty if nobody was named.
+        purpose: why the firm runs experiments, in its own words.
+        legal_basis: on which the firm relies, in its own words.
+        retention_days: decisions of stopped experiments that are older lose their visitor, every day;
+            None keeps them.
         start_above_nano: starting an experiment that costs more than this needs a second person;
             None if none does.
         approve_budget: whether raising the firm's budget, or shortening its window, needs one.
@@ -358,6 +363,10 @@ class FirmSettings:
     """
 
     name: str = ""
+    contact: str = ""
+    purpose: str = ""
+    legal_basis: str = ""
+    retention_days: int | None = None
     start_above_nano: int | None = None
     approve_budget: bool = False
     approve_erasure: bool = False
@@ -382,6 +391,16 @@ class FirmSettings:
             or (before.approve_budget and not self.approve_budget)
             or (before.approve_erasure and not self.approve_erasure)
         )
+
+    def forgets_earlier_than(self, before: FirmSettings) -> bool:
+        """Whether visitors are erased earlier than before.
+
+        >>> FirmSettings(retention_days=30).forgets_earlier_than(FirmSettings(retention_days=90))
+        True
+        """
+        if self.retention_days is None:
+            return False
+        return before.retention_days is None or self.retention_days < before.retention_days
 
     def rules_in_words(self) -> str:
         """Format the rules for people.

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from deniable import _numbers
 from deniable._types import JsonObject
 from deniable.errors import NANO, DeniableError, InvalidArgumentError
-from deniable.service.drafts import NewArm
+from deniable.service.drafts import KEY_ALLOWED, NewArm, is_key, problems
 from deniable.service.http.auth import Service
+from deniable.service.limits import LARGEST_REWARD, MAX_HOLDOUT
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found
-from deniable.storage.records import Experiment
+from deniable.storage.records import MICRO, Better, Experiment, Metric
 from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
 from deniable.web import responses
 from deniable.web.access import Drafter, DraftSubmission, Form, Reader, Viewer, lines
@@ -31,7 +36,36 @@ FIELDS = (
     "layer",
     "default_arm",
     "attribution_days",
+    "outcome",
+    "largest",
+    "guardrails",
+    "holdout",
 )
+FIELD_OF = {
+    **{name: name for name in FIELDS},
+    "attribution_seconds": "attribution_days",
+    "metrics": "guardrails",
+}
+"""The field of an argument that was refused."""
+
+LABELS = {
+    "key": "Name",
+    "arms": "Variants",
+    "arm_budgets": "A budget for each variant",
+    "segments": "Segments",
+    "budget": "Privacy budget",
+    "strategy": "Strategy",
+    "planned_visitors": "Planned visitors",
+    "layer": "Exclusion layer",
+    "default_arm": "Default variant",
+    "attribution_days": "Days within which an outcome counts",
+    "outcome": "Outcome to improve",
+    "largest": "Largest value of the outcome",
+    "guardrails": "Guardrails",
+    "holdout": "Holdout",
+}
+"""Fields as the page names them."""
+
 _SECONDS_A_DAY = 86_400
 
 
@@ -117,14 +151,16 @@ def edit(request: Request, viewer: Drafter, service: Service, key: str) -> Respo
 
 @router.post("/experiments/{key}/edit")
 def change(request: Request, form: DraftSubmission, service: Service, key: str) -> Response:
-    """Change the draft, or show the form again with what is wrong beside its field."""
+    """Change the draft, or show the form again with everything that is wrong beside its field."""
     found = service.experiments.get(key)
+    arguments, wrong = _read(form)
     try:
-        arguments = _arguments(form)
-        service.experiments.redraft(key, **{**_UNSET, **arguments})
+        if not wrong:
+            service.experiments.redraft(key, **arguments)
+            return responses.redirect(request, f"/experiments/{found.key}", "The draft is changed.")
     except DeniableError as error:
-        return _refused(request, form, error, editing=found.key)
-    return responses.redirect(request, f"/experiments/{found.key}", "The draft is changed.")
+        wrong = responses.field_errors(error, FIELD_OF, "key")
+    return _refused(request, form, arguments, wrong, editing=found.key)
 
 
 def _form(request: Request, viewer: Viewer, typed: responses.Typed, editing: str = "") -> Response:
@@ -135,17 +171,29 @@ def _form(request: Request, viewer: Viewer, typed: responses.Typed, editing: str
         typed,
         strategies=list(STRATEGIES.values()),
         usual=DEFAULT_STRATEGY,
+        labels=LABELS,
         editing=editing,
     )
 
 
-def _refused(request: Request, form: Form, error: DeniableError, editing: str = "") -> Response:
-    names = {**{name: name for name in FIELDS}, "attribution_seconds": "attribution_days"}
-    wrong = responses.field_errors(error, names, "key")
-    given = {name: form.text(name) for name in FIELDS}
-    if editing:
-        given["key"] = editing
-    return _form(request, form.viewer, responses.Typed(given, wrong), editing)
+def _refused(
+    request: Request, form: Form, arguments: JsonObject, wrong: dict[str, str], editing: str = ""
+) -> Response:
+    """The form as it was sent, with every problem beside its field.
+
+    Args:
+        request: what is answered.
+        form: what was sent.
+        arguments: what could be read of it.
+        wrong: what is known to be wrong, by field.
+        editing: the draft that is changed; empty for a new one.
+    """
+    key = editing or form.text("key")
+    for error in problems(key, arguments):
+        wrong = {**responses.field_errors(error, FIELD_OF, "key"), **wrong}
+    given = {name: form.text(name) for name in FIELDS} | {"key": key}
+    in_order = {name: wrong[name] for name in FIELDS if name in wrong}
+    return _form(request, form.viewer, responses.Typed(given, in_order), editing)
 
 
 def _written(found: Experiment) -> dict[str, str]:
@@ -164,18 +212,25 @@ def _written(found: Experiment) -> dict[str, str]:
         "layer": found.layer or "",
         "default_arm": found.default_arm,
         "attribution_days": "" if seconds is None else f"{seconds / _SECONDS_A_DAY:.9g}",
+        "outcome": found.metrics[0].name,
+        "largest": f"{found.metrics[0].cap:.9g}",
+        "guardrails": "\n".join(_guardrail_line(metric) for metric in found.metrics[1:]),
+        "holdout": f"{found.holdout / 10:.9g}" if found.holdout else "",
     }
 
 
 @router.post("/experiments/new")
 def create(request: Request, form: DraftSubmission, service: Service) -> Response:
-    """Make a draft, or show the form again with what is wrong beside its field."""
+    """Make a draft, or show the form again with everything that is wrong beside its field."""
+    arguments, wrong = _read(form)
     try:
-        created = service.experiments.create(form.text("key"), **_arguments(form))
+        if not wrong:
+            created = service.experiments.create(form.text("key"), **arguments)
+            message = "The draft is saved. Everybody sees its default variant until you start it."
+            return responses.redirect(request, f"/experiments/{created.key}", message)
     except DeniableError as error:
-        return _refused(request, form, error)
-    message = "The draft is saved. It serves everybody its default arm until you start it."
-    return responses.redirect(request, f"/experiments/{created.key}", message)
+        wrong = responses.field_errors(error, FIELD_OF, "key")
+    return _refused(request, form, arguments, wrong)
 
 
 _UNSET: JsonObject = {
@@ -184,43 +239,104 @@ _UNSET: JsonObject = {
     "attribution_seconds": None,
     "layer": None,
     "default_arm": None,
+    "holdout": 0.0,
 }
 """What an empty field of the form says about a draft."""
 
+_READERS: dict[str, Callable[[str], JsonObject]] = {
+    "budget": lambda text: {"budget": _numbers.number("budget", text)},
+    "planned_visitors": lambda text: {
+        "planned_visitors": _numbers.whole("planned_visitors", text, 0, 10**18)
+    },
+    "attribution_days": lambda text: {
+        "attribution_seconds": round(_numbers.number("attribution_days", text) * _SECONDS_A_DAY)
+    },
+    "holdout": lambda text: {
+        "holdout": _numbers.number("holdout", text, 0, 100 * MAX_HOLDOUT) / 100
+    },
+    "layer": lambda text: {"layer": text},
+    "default_arm": lambda text: {"default_arm": text},
+}
+"""Field -> the arguments of `create` that its text stands for."""
 
-def _arguments(form: Form) -> JsonObject:
-    """The form as arguments of `create`, the key apart."""
-    by_arm = form.text("arm_budgets")
-    budgets = _numbers.numbers("arm_budgets", by_arm) if by_arm else []
-    optional: JsonObject = {}
-    if form.text("planned_visitors"):
-        planned = _numbers.whole("planned_visitors", form.text("planned_visitors"), 0, 10**18)
-        optional["planned_visitors"] = planned
-    if form.text("attribution_days"):
-        days = _numbers.number("attribution_days", form.text("attribution_days"))
-        optional["attribution_seconds"] = round(days * _SECONDS_A_DAY)
-    for name in ("layer", "default_arm"):
-        if form.text(name):
-            optional[name] = form.text(name)
-    if not budgets:
-        optional["budget"] = _numbers.number("budget", form.text("budget"))
-    return {
-        "arms": _arms(form.text("arms"), budgets),
+
+def _read(form: Form) -> tuple[JsonObject, dict[str, str]]:
+    """The form as arguments of `create`, the key apart, and what cannot be read, by field."""
+    arguments: JsonObject = {
+        **_UNSET,
         "segments": lines(form.text("segments")),
         "strategy": form.text("strategy") or DEFAULT_STRATEGY,
-        **optional,
     }
+    wrong: dict[str, str] = {}
+
+    def put(field: str, read: Callable[[], JsonObject]) -> None:
+        try:
+            arguments.update(read())
+        except InvalidArgumentError as error:
+            wrong.update(responses.field_errors(error, FIELD_OF, field))
+
+    for name, reader in _READERS.items():
+        if form.text(name):
+            put(name, partial(reader, form.text(name)))
+    arguments.update(arms=_arms(form.text("arms"), []), metrics=(Metric(),))
+    put("arm_budgets", lambda: _arm_budgets(form))
+    put("largest", lambda: {"metrics": (_outcome(form),)})
+    put("guardrails", lambda: {"metrics": (*arguments["metrics"], *_guardrails(form))})
+    if wrong.keys() & {"budget", "arm_budgets"}:
+        arguments["budget"] = 1.0  # what is wrong with it is known: look for other problems
+    return arguments, wrong
+
+
+def _arm_budgets(form: Form) -> JsonObject:
+    """The arms with their own budgets, which replace the budget of the experiment."""
+    given = form.text("arm_budgets")
+    if not given:
+        return {}
+    budgets = _numbers.numbers("arm_budgets", given)
+    return {"arms": _arms(form.text("arms"), budgets), "budget": None}
 
 
 def _arms(text: str, budgets: list[float]) -> list[NewArm]:
     """One arm a line: its key and, behind a colon, a label for people."""
     pairs = [line.partition(":") for line in lines(text)]
     if budgets and len(budgets) != len(pairs):
-        raise InvalidArgumentError(
-            "arm_budgets", len(budgets), f"one number for each of the {len(pairs)} arms, or none"
-        )
+        allowed = f"one number for each of the {len(pairs)} variants, or none"
+        raise InvalidArgumentError("arm_budgets", len(budgets), allowed)
     given: list[float | None] = [*budgets] if budgets else [None] * len(pairs)
     return [
         NewArm(key.strip(), label.strip(), budget)
         for (key, _, label), budget in zip(pairs, given, strict=True)
     ]
+
+
+def _outcome(form: Form) -> Metric:
+    """The metric that decides."""
+    name = form.text("outcome") or Metric().name
+    if not is_key(name):
+        raise InvalidArgumentError("outcome", name, KEY_ALLOWED)
+    cap = _numbers.number("largest", form.text("largest") or "1", 1 / MICRO, LARGEST_REWARD)
+    return Metric(name, round(cap * MICRO))
+
+
+def _guardrails(form: Form) -> list[Metric]:
+    return [_guardrail(line) for line in lines(form.text("guardrails"))]
+
+
+def _guardrail(line: str) -> Metric:
+    """One guardrail a line: its name, which way is better and, unless it is 1, its largest value."""
+    name, _, rest = line.partition(":")
+    better, _, cap = rest.partition(",")
+    if better.strip() not in ("more", "less"):
+        allowed = "on each line a name, a colon, and “more” or “less”, as in “refund: less”"
+        raise InvalidArgumentError("guardrails", line[:40], allowed)
+    try:
+        largest = _numbers.number("guardrails", cap.strip() or "1", 1 / MICRO, LARGEST_REWARD)
+    except InvalidArgumentError as error:
+        allowed = f"as the largest value {error.allowed}, as in “minutes: less, 60”"
+        raise InvalidArgumentError("guardrails", line[:40], allowed) from None
+    return Metric(name.strip(), round(largest * MICRO), cast(Better, better.strip()))
+
+
+def _guardrail_line(metric: Metric) -> str:
+    cap = "" if metric.cap == 1 else f", {metric.cap:.9g}"
+    return f"{metric.name}: {metric.better}{cap}"

@@ -1,4 +1,5 @@
-"""The monitor: a thread that remembers totals over time and spot-checks what runs.
+"""The monitor: a thread that remembers totals over time, spot-checks what runs and, once a day, erases
+the visitors whom the firm no longer keeps.
 
 Pages read what it found, so none of them waits for it. Each process of a service has one; whoever
 comes first takes a sample, and the others find it taken.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from datetime import UTC, datetime
 
 from deniable.analysis.history import sample_now
@@ -27,6 +29,7 @@ SECONDS = 5.0
 FIRST_SECONDS = 2.0
 CHECK_SECONDS = 60
 CHECKS_AT_ONCE = 4
+RETENTION_SECONDS = 24 * 3600
 SAMPLES_AT_ONCE = 20
 MANY = 200
 """Experiments; the counters of more are not read for every page."""
@@ -51,6 +54,7 @@ class Monitor(threading.Thread):
         self._ended = threading.Event()
         self.health: dict[str, Health] = {}
         self._leaderboards: list[Leaderboard] | None = None
+        self._retained_at = -math.inf
 
     def run(self) -> None:
         """See threading.Thread."""
@@ -58,6 +62,7 @@ class Monitor(threading.Thread):
         while not self._ended.is_set():
             try:
                 self.look()
+                self.retain()
             except DeniableError as error:  # the store is away; it may come back
                 _log.warning("watching: %s", type(error).__name__)
             self._ended.wait(SECONDS)
@@ -104,6 +109,15 @@ class Monitor(threading.Thread):
             if check.decisions:
                 learned = self._service.experiments.result_health(experiment)
                 self.health[experiment.key] = Health(check, mismatch_chance(check), now, learned)
+
+    def retain(self) -> None:
+        """Erase the visitors whom the firm no longer keeps; once a day."""
+        if time.monotonic() - self._retained_at < RETENTION_SECONDS:
+            return
+        self._retained_at = time.monotonic()
+        done = self._service.visitors.retain()
+        if done is not None and done.decisions:
+            _log.info("retention: %d decisions lost their visitor", done.decisions)
 
     def _checked_seconds_ago(self, experiment: Experiment, now: datetime) -> float:
         found = self.health.get(experiment.key)

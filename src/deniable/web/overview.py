@@ -146,13 +146,18 @@ def set_budget(request: Request, form: PrivacySubmission, service: Service) -> R
     """Set the firm's budget; a change is first shown, before and after, and then confirmed."""
     before = current_firm(service)
     given = {name: form.text(name) for name in ("budget", "days", "reason")}
+    budget, days = 0.0, before.window_days if before else DEFAULT_WINDOW_DAYS
     wrong: dict[str, str] = {}
     try:
         budget = _numbers.number("budget", given["budget"], 0, MAX_NANO / NANO)
-        days = before.window_days if before else DEFAULT_WINDOW_DAYS
-        if given["days"]:
-            days = _numbers.whole("days", given["days"], 1, MAX_DAYS)
-        if before is None or form.text("confirmed"):
+    except DeniableError as error:
+        wrong |= responses.field_errors(error, {"budget": "budget"})
+    try:
+        days = _numbers.whole("days", given["days"], 1, MAX_DAYS) if given["days"] else days
+    except DeniableError as error:
+        wrong |= responses.field_errors(error, {"days": "days"})
+    try:
+        if not wrong and (before is None or form.text("confirmed")):
             service.firm.set(budget=budget, window_days=days, reason=given["reason"])
             return responses.redirect(request, "/", "The firm’s budget is set.")
     except DeniableError as error:

@@ -18,9 +18,10 @@ from deniable import _numbers
 from deniable._types import JsonObject
 from deniable.errors import NANO, DeniableError, InvalidArgumentError, UnknownNameError
 from deniable.service import passwords
+from deniable.service.firm import firm_text
 from deniable.service.http.auth import Service, authenticator_of, service_of
 from deniable.service.http.messages import Problem
-from deniable.service.limits import LONGEST_FIRM_NAME
+from deniable.service.limits import LONGEST_FIRM_NAME, LONGEST_REASON, MAX_DAYS
 from deniable.service.people import INVITE_HOURS
 from deniable.service.service import Deniable
 from deniable.service.sessions import token_hash
@@ -157,21 +158,50 @@ def revoke_key(request: Request, form: Submission, service: Service) -> Response
     return responses.redirect(request, "/settings", f"The API key {key.label} is revoked.")
 
 
+FIRM_TEXTS = {
+    "firm_name": "name",
+    "contact": "contact",
+    "purpose": "purpose",
+    "legal_basis": "legal_basis",
+}
+"""Field -> the setting of the firm that it fills."""
+
+
 @router.post("/firm")
 def firm(request: Request, form: PrivacySubmission, service: Service) -> Response:
-    """Say what the firm is called on documents, and what needs a second person."""
+    """Say what documents print, how long visitors are kept, and what needs a second person."""
+    numbers: JsonObject = {}
+    wrong: dict[str, str] = {}
+    for name, read in FIRM_NUMBERS.items():
+        try:
+            numbers[name] = read(form.text(name)) if form.text(name) else "never"
+        except DeniableError as error:
+            wrong |= responses.field_errors(error, {name: name})
+    for field, name in FIRM_TEXTS.items():
+        try:
+            firm_text(name, form.text(field))
+        except DeniableError as error:
+            wrong |= responses.field_errors(error, {name: field})
     try:
-        limit = form.text("start_above")
-        service.firm.change_settings(
-            name=form.text("firm_name"),
-            start_above=_numbers.number("start_above", limit, 0) if limit else "never",
-            approve_budget=form.text("approve_budget") == "yes",
-            approve_erasure=form.text("approve_erasure") == "yes",
-        )
+        if not wrong:
+            texts: JsonObject = {name: form.text(field) for field, name in FIRM_TEXTS.items()}
+            service.firm.change_settings(
+                **texts,
+                **numbers,
+                approve_budget=form.text("approve_budget") == "yes",
+                approve_erasure=form.text("approve_erasure") == "yes",
+            )
+            return responses.redirect(request, "/settings", "The firm’s settings are saved.")
     except DeniableError as error:
-        wrong = responses.field_errors(error, {"name": "firm_name", "start_above": "start_above"})
-        return _page(request, form.viewer, "firm", wrong, form)
-    return responses.redirect(request, "/settings", "The firm’s settings are saved.")
+        wrong = responses.field_errors(error, {})
+    return _page(request, form.viewer, "firm", wrong, form)
+
+
+FIRM_NUMBERS: dict[str, Callable[[str], float]] = {
+    "start_above": lambda text: _numbers.number("start_above", text, 0),
+    "retention_days": lambda text: _numbers.whole("retention_days", text, 1, MAX_DAYS),
+}
+"""Field -> how its number is read; empty means never."""
 
 
 @router.post("/approvals")
@@ -248,6 +278,7 @@ def _page(
         shortest=passwords.SHORTEST,
         longest=passwords.LONGEST,
         longest_name=LONGEST_FIRM_NAME,
+        longest_text=LONGEST_REASON,
         wrong=wrong or {},
         given={
             "name": "" if form is None else form.text("name"),
@@ -261,16 +292,16 @@ def _page(
 
 def _firm_values(service: Deniable, form: Form | None) -> JsonObject:
     """The firm's settings as the form shows them, or as they were typed."""
+    rules = ("approve_budget", "approve_erasure")
     if form is not None:
-        names = ("firm_name", "start_above", "approve_budget", "approve_erasure")
-        return {name: form.text(name) for name in names}
+        return {name: form.text(name) for name in (*FIRM_TEXTS, *FIRM_NUMBERS, *rules)}
     now = service.firm.settings()
     limit = now.start_above_nano
     return {
-        "firm_name": now.name,
+        **{field: getattr(now, name) for field, name in FIRM_TEXTS.items()},
         "start_above": "" if limit is None else f"{limit / NANO:.15g}",
-        "approve_budget": now.approve_budget,
-        "approve_erasure": now.approve_erasure,
+        "retention_days": now.retention_days or "",
+        **{name: getattr(now, name) for name in rules},
     }
 
 
