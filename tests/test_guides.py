@@ -45,7 +45,7 @@ NOT_RUN = {
         "make ": "each of these runs all tests, benchmarks or linters",
         ".venv/bin/": "a developer's own environment",
     },
-    "docs/audit-outside.md": {
+    "docs/audit.md": {
         "deniable audit log firm.parquet --head": "heads of another store; tests/audit/test_log.py",
     },
     "docs/index.md": {
@@ -278,9 +278,8 @@ def _repository(reader: Reader) -> None:
 
 
 PREPARED: dict[str, Callable[[Reader], object]] = {
-    "docs/audit-outside.md": _shop,
     "docs/audit.md": _shop,
-    "docs/budget-pages.md": _plan_file,
+    "docs/pages.md": _plan_file,
     "docs/clients.md": _served_shop,
     "docs/leak.md": _exposures,
     "docs/operate.md": _shop,
