@@ -170,8 +170,11 @@ def test_a_backup_put_into_a_running_store_is_noticed(tmp_path: Path) -> None:
             assert not service.ready()
         assert service.figures.unstored == 90
         assert not service.visitors.stored("v1")  # from the neutral row, and not stored
-        with pytest.raises(StoreUnavailableError, match="deniable restore"):
-            service.reward(shown[0].id, 1)
+        # Also while the store is not asked, for twice as long as it took to fail.
+        for until in (0.0, float("inf")):
+            service.writer.engine._skip_store_until = until
+            with pytest.raises(StoreUnavailableError, match="deniable restore"):
+                service.reward(shown[0].id, 1)
 
 
 def test_a_backup_from_before_the_process_is_noticed(tmp_path: Path) -> None:

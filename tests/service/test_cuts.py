@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, select
-from tests.patience import eventually
+from tests.patience import PATIENCE, eventually
 from tests.service.support import running, serving
 
 from deniable.audit import recount as recounting
@@ -75,7 +75,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, thr
     def late(publisher: Publisher, state: Any) -> None:
         if state.new_decisions >= 100:
             noticed.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE)
         look(publisher, state)
 
     with monkeypatch.context() as patch:
@@ -124,7 +124,7 @@ def test_who_comes_meanwhile_enters_the_next_table_whichever_the_cell(
         with held(monkeypatch) as (noticed, go_on):
             visit(service, 0, 99, None)
             if service._store.durable:
-                assert noticed.wait(60)
+                assert noticed.wait(PATIENCE)
             clicked = visit(service, 1_000, 60, "a")
             service.reward_batch([(decision, 1) for decision in clicked])
             go_on.set()

@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from deniable.errors import ApprovalNeededError
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
 from deniable.storage import times
 from deniable.storage.erasure import MOST_ALONE
+from deniable.storage.schema import decisions
 
 VISITORS = 10_000
 DAY = 86_400 * 10**6
@@ -55,6 +57,29 @@ def test_a_purge_where_no_service_runs_frees_the_disk(tmp_path: Path) -> None:
         assert service.decide("new", "somebody", "a").arm
         assert service.figures.unstored == 0, "a smaller file is not taken for one that was cut"
         assert service.ledger.verify().sound
+
+
+def test_a_file_that_became_smaller_beside_a_process_that_only_reads(tmp_path: Path) -> None:
+    """Such as the pages: it goes on, although the log has pages that the file does not have yet."""
+    path = tmp_path / "store.db"
+    url = f"sqlite:///{path}"
+    with open_service(url) as reading:
+        with open_service(url) as service:
+            service.firm.set(budget=3.0)
+            service.experiments.create("e", arms=["x", "y"], segments=["a"], budget=1)
+            service.experiments.start("e")
+            service.decide_batch("e", [(f"v{number}", "a") for number in range(2_000)])
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        before = path.stat().st_size
+        assert reading.experiments.get("e").status == "running"
+        with open_service(url) as service:
+            with service._store.begin() as writing:
+                writing.execute(delete(decisions))
+            service._store.shrink()
+            service.decide_batch("e", [(f"w{number}", "a") for number in range(2_000)])
+            assert path.stat().st_size < before
+            assert reading.experiments.get("e").status == "running"
 
 
 def test_the_firms_retention_period_erases_old_visitors_of_stopped_experiments(

@@ -70,7 +70,7 @@ class SqliteStore:
         self._log_path = Path(f"{self._path}-wal")
         self._file: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None  # known once the writer has begun a transaction
-        self._size = 0
+        self._size = self._rewritten = 0
         self._turn = threading.Lock()
         self._hot: sqlite3.Connection | None = None
         self._transaction: SqliteTransaction | None = None
@@ -151,22 +151,27 @@ class SqliteStore:
         elif identity != self._file:
             raise StoreUnavailableError("SQLite: the file was deleted or replaced")
         size = os.stat(self._path).st_size if identity else 0
-        if size < self._size and not self._holds_all_pages(size):
-            self._size = (
-                sys.maxsize
-            )  # for good: a checkpoint would make it as long again, with holes
+        if size == self._size:
+            return
+        rewrites = self._rewrites()
+        if size < self._size and rewrites in (None, self._rewritten):
+            # For good: a checkpoint would make it as long again, with holes.
+            self._size = sys.maxsize
             raise StoreUnavailableError("SQLite: the file was truncated")
-        self._size = size
+        if rewrites is not None:
+            self._size, self._rewritten = size, rewrites
 
-    def _holds_all_pages(self, size: int) -> bool:
-        """Whether a file that has become smaller is as long as SQLite made it, after a purge."""
+    def _rewrites(self) -> int | None:
+        """Return a number that changes when SQLite rewrites the file, which may make it smaller.
+
+        VACUUM and a restored backup count the version of the schema up. The number of pages would not
+        do: what another process has written since may still be in the write-ahead log.
+        """
         try:
             with closing(self._connected()) as connection:
-                (pages,) = connection.execute("PRAGMA page_count").fetchone()
-                (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+                return int(connection.execute("PRAGMA schema_version").fetchone()[0])
         except sqlite3.Error:
-            return False
-        return bool(pages * page_size <= size)
+            return None
 
     def _reopen_lost_log(self) -> None:
         """Fail if the write-ahead log was deleted or replaced, and close all connections to it.

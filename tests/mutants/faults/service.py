@@ -111,6 +111,13 @@ FAULTS = (
         (f"{TESTS}/test_drawing.py::test_only_members_are_drawn_from_their_segments_row",),
     ),
     Fault(
+        "service/engine.py",
+        "                raise StoreUnavailableError(self._outage)",
+        '                raise StoreUnavailableError("the store did not respond")',
+        "while a failed store is not asked, nobody is told what failed",
+        ("tests/promise/test_restore.py::test_a_backup_put_into_a_running_store_is_noticed",),
+    ),
+    Fault(
         "service/experiment_state.py",
         "arm = draw(self.neutral, ",
         "arm = draw(self.unlisted or [], ",

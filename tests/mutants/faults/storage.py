@@ -25,10 +25,17 @@ JUMP = (f"{REFILLS}::test_a_clock_that_jumps_ahead_frees_nothing",)
 FAULTS = (
     Fault(
         "storage/sqlite.py",
-        "        if size < self._size and not self._holds_all_pages(size):",
+        "        if size < self._size and rewrites in (None, self._rewritten):",
         "        if False:",
         "a store that was cut is written to",
         ("tests/service/http/test_outages.py::test_sqlite_file_truncated_in_place",),
+    ),
+    Fault(
+        "storage/sqlite.py",
+        "        if size < self._size and rewrites in (None, self._rewritten):",
+        "        if size < self._size:",
+        "a process that watched a purge believes that the store was cut",
+        ("tests/service/test_purging.py",),
     ),
     Fault(
         "storage/sqlite.py",

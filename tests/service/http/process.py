@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx2 as httpx
 from tests.patience import PATIENCE, eventually
 
-START_SECONDS = 60
 PATIENT = ("--decide-seconds", "60", "--queue-seconds", "60")
 """However busy the machine is, what a test asks for is stored."""
 
