@@ -127,7 +127,7 @@ def shares_table(
         for budget in BUDGETS:
             label = f"({budget:g})"
             known = proved_table(world.rates, world.shares, budget).value
-            limit = 1 - (world.best_rate - known) * world.horizon / gain
+            limit = 1 - (world.best_reward - known) * world.horizon / gain
             for strategy, share in {
                 "random": [0.0] * 3,
                 "pooled": found["pooled"],

@@ -72,7 +72,7 @@ def _losses(context: Context, repetitions: int) -> pl.DataFrame:
                     name = f"{kind} {count} {learning} {visitors}"
                     world = Environment(seen, visitors, name=name)
                     # What is left to gain after showing everyone the best arm on average.
-                    missed = (LIKED - world.best_rate) * 1000
+                    missed = (LIKED - world.best_reward) * 1000
                     keys.append((kind, count, learning, visitors, missed))
                     batches.append([Case(world, policy) for policy in POLICIES])
     rows = []

@@ -42,7 +42,7 @@ def simulate(
         str | None,
         typer.Option(
             help="Comma-separated list of constant, dynamic, joint, arm-constant, "
-            "arm-dynamic, pooled, best-private, epsilon-greedy, gittins, thompson, "
+            "arm-dynamic, pooled, unbounded, best-private, epsilon-greedy, gittins, thompson, "
             "thompson-response, ucb, ucb-response, random, perfect."
         ),
     ] = None,
@@ -83,6 +83,10 @@ def simulate(
     value_spread: Annotated[
         float | None, typer.Option(help="Standard deviation of the logarithm of a click's value.")
     ] = None,
+    mask_budget: Annotated[
+        float | None,
+        typer.Option(help="Show policies private labels with this budget instead of segments."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     chart: Annotated[
         Path | None, typer.Option(help="Write a chart to a .svg, .png, .pdf or .html file.")
@@ -116,6 +120,7 @@ def simulate(
         "delay": delay,
         "values": _one_or_more(_numbers("values", values)),
         "value_spread": value_spread,
+        "mask_budget": mask_budget,
     }
     chosen = _scenario(scenario, {key: value for key, value in flags.items() if value is not None})
     if out is not None and out.suffix != ".parquet":

@@ -7,7 +7,7 @@ with their standard deviation, so the limit as a share of perfect information ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -27,10 +27,32 @@ def label_limit(channel: FloatArray, shares: FloatArray, heterogeneity: float) -
         heterogeneity: h, in [0, 1].
     """
     h = check.single("heterogeneity", check.probability("heterogeneity", heterogeneity))
+    return float(np.sqrt(np.diag(_covariance(channel, shares, h))).sum())
+
+
+def labels_alike(channel: FloatArray, shares: FloatArray, heterogeneity: float) -> float:
+    """Return the mean correlation between arms' rates in two labels; 1 for a single label.
+
+    Labels mix segments, so they are more alike than these: a correlation of 1 - h between segments
+    grows to this.
+
+    Args:
+        channel: Q, the probability of each label (column) for each segment (row).
+        shares: w, of visitors by segment.
+        heterogeneity: h, in [0, 1].
+    """
+    scores = _covariance(channel, shares, heterogeneity)
+    deviations = np.sqrt(np.diag(scores))
+    pairs = deviations.sum() ** 2 - (deviations**2).sum()
+    return min(1.0, float((scores.sum() - np.trace(scores)) / pairs)) if pairs else 1.0
+
+
+def _covariance(channel: FloatArray, shares: FloatArray, heterogeneity: float) -> FloatArray:
+    """Of an arm's scores between labels, each times the share of visitors with the label."""
     weighted = shares[:, None] * channel
-    common = weighted.sum(axis=0) ** 2
-    own = (weighted**2).sum(axis=0)
-    return float(np.sqrt((1 - h) * common + h * own).sum())
+    label_shares = weighted.sum(axis=0)
+    common = (1 - heterogeneity) * np.outer(label_shares, label_shares)
+    return np.asarray(common + heterogeneity * weighted.T @ weighted)
 
 
 def equal_label_limit(n_segments: int, n_labels: int, budget: float, heterogeneity: float) -> float:
@@ -68,22 +90,29 @@ def design_groups(
         raise InvalidArgumentError("shares", dict(shares), "2 or more whole percents, sum 100")
     nats = check.budget(budget)
     h = check.single("heterogeneity", check.probability("heterogeneity", heterogeneity))
-    groups = [[name] for name in whole]
-    mass = np.array(list(whole.values())) / 100
-    square = mass**2
+    names = tuple(whole)
+    groups = best_groups(np.array(list(whole.values())) / 100, nats, h)
+    members = [tuple(names[place] for place in group) for group in groups]
+    return {"+".join(group): group for group in members}
+
+
+def best_groups(shares: FloatArray, budget: float, heterogeneity: float) -> list[list[int]]:
+    """Return the numbers of the segments of each label; see `design_groups`."""
+    groups = [[place] for place in range(shares.size)]
+    mass, square = shares.copy(), shares**2
     total_square = float(square.sum())
-    current = _limit_of_groups(mass, square, total_square, nats, h).sum()
+    current = _limit_of_groups(mass, square, total_square, budget, heterogeneity).sum()
     while len(groups) > 2:
         # All merges at once: every group's term with one label fewer, then each pair's joint term.
         first, second = np.triu_indices(len(groups), 1)
         fewer = len(groups) - 1
-        terms = _limit_of_groups(mass, square, total_square, nats, h, fewer)
+        terms = _limit_of_groups(mass, square, total_square, budget, heterogeneity, fewer)
         merged = _limit_of_groups(
             mass[first] + mass[second],
             square[first] + square[second],
             total_square,
-            nats,
-            h,
+            budget,
+            heterogeneity,
             fewer,
         )
         limits = terms.sum() - terms[first] - terms[second] + merged
@@ -96,7 +125,20 @@ def design_groups(
         mass[keep] += mass[gone]
         square[keep] += square[gone]
         mass, square = np.delete(mass, gone), np.delete(square, gone)
-    return {"+".join(members): tuple(members) for members in groups}
+    return groups
+
+
+def group_channel(groups: Sequence[Sequence[int]], budget: float) -> FloatArray:
+    """Return the probability of each label (column) for each segment (row), not rounded to integers.
+
+    >>> group_channel([[0, 2], [1]], 1).round(3).tolist()
+    [[0.731, 0.269], [0.269, 0.731], [0.731, 0.269]]
+    """
+    other = 1 / (np.exp(budget) + len(groups) - 1)
+    channel = np.full((sum(map(len, groups)), len(groups)), other)
+    for label, members in enumerate(groups):
+        channel[list(members), label] *= np.exp(budget)
+    return channel
 
 
 def _limit_of_groups(

@@ -182,6 +182,12 @@ class Mask:
         """
         return [[Fraction(entry, SPACE) for entry in row] for row in self._rows[:-1]]
 
+    @property
+    def by_segment(self) -> FloatArray:
+        """The probability of each label (column) for each segment (row), as floats."""
+        rows = np.array(self._rows[:-1], dtype=np.float64) / SPACE
+        return np.asarray(rows[[self._number_of[segment] for segment in self._segments]])
+
     # -- labels -------------------------------------------------------------------------------------
 
     def label(self, visitor: str, segment: str | None) -> str:
@@ -244,7 +250,7 @@ class Mask:
         [0.475, 0.175, 0.175, 0.175]
         """
         weights = _shares(shares, len(self._segments))
-        joint = weights * self._by_segment().T
+        joint = weights * self.by_segment.T
         return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
     def highest_belief(self, prior: float) -> float:
@@ -270,7 +276,7 @@ class Mask:
         >>> round(mask.expected_limit(heterogeneity=0.5), 6)
         0.811702
         """
-        return label_limit(self._by_segment(), _shares(shares, len(self._segments)), heterogeneity)
+        return label_limit(self.by_segment, _shares(shares, len(self._segments)), heterogeneity)
 
     def chart(self, shares: Sequence[float] | None = None) -> ChartType:
         """Draw, for each label, how many of 100 people with it are in each segment."""
@@ -279,11 +285,6 @@ class Mask:
 
         own = [self._number_of[segment] for segment in self._segments]
         return themed(label_chart(self._labels, self._segments, own, self.posterior(shares)))
-
-    def _by_segment(self) -> FloatArray:
-        """The probability of each label (column) for each segment (row)."""
-        rows = np.array(self._rows[:-1], dtype=np.float64) / SPACE
-        return np.asarray(rows[[self._number_of[segment] for segment in self._segments]])
 
     def _row(self, place: int) -> tuple[int, ...]:
         return tuple(

@@ -12,6 +12,7 @@ from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.datasets import ExperimentData
 from deniable.errors import InvalidArgumentError
+from deniable.masks.mask import Mask
 
 LONGEST_HORIZON = 10**12
 LONGEST_DELAY = 10**6
@@ -34,9 +35,11 @@ class Environment:
         values: mean value of a click, (K, J).
         value_spread: standard deviation of the logarithm of a click's value; 0 means always the
             mean.
+        best: reward of a visitor who is shown the best arm of their own segment, by phase,
+            (phases, J).
 
     >>> page = Environment([0.324, 0.295], horizon=10_000)
-    >>> page.n_arms, page.n_segments, page.best_rate
+    >>> page.n_arms, page.n_segments, page.best_reward
     (2, 1, 0.324)
 
     The better arm changes at visitor 5,000; purchases are worth 40 and known 20 visitors later:
@@ -44,8 +47,8 @@ class Environment:
     >>> shop = Environment(
     ...     [0.03, 0.02], 10_000, changes=[(5_000, [0.02, 0.03])], values=40, delay=20
     ... )
-    >>> shop.phases.shape, shop.best_rate, shop.delay[-1]
-    ((2, 2, 1), 0.03, 1.0)
+    >>> shop.phases.shape, shop.best_reward, shop.delay[-1]
+    ((2, 2, 1), 1.2, 1.0)
     """
 
     rates: FloatArray
@@ -58,6 +61,7 @@ class Environment:
     delay: tuple[float, ...] = (1.0,)
     values: FloatArray = field(default_factory=lambda: np.ones((1, 1)))
     value_spread: float = 0.0
+    best: FloatArray = field(default_factory=lambda: np.ones((1, 1)))
 
     def __init__(
         self,
@@ -105,6 +109,7 @@ class Environment:
         }
         for key, value in given.items():
             object.__setattr__(self, key, value)
+        object.__setattr__(self, "best", _frozen((self.phases * self.values).max(axis=1)))
 
     def __repr__(self) -> str:
         sizes = f"{self.n_arms} arms, {self.n_segments} segments, {self.horizon:,} visitors"
@@ -117,6 +122,49 @@ class Environment:
             raise InvalidArgumentError("data", data, "an experiment, such as asos() has")
         return cls(data.rates, data.visitors, name=data.name)
 
+    def masked(self, mask: Mask) -> Environment:
+        """Return the same experiment for strategies that see labels instead of segments; exact.
+
+        A label's click rates are the mean of its people's. Regret is still measured against the best
+        arm of each visitor's own segment, so it can be compared with that of strategies on segments.
+
+        Args:
+            mask: of the same segments, in any order; its key does not matter.
+
+        >>> mask = Mask(segments=["a", "b"], budget=1, key=bytes(32), name="m")
+        >>> page = Environment([[0.3, 0.1], [0.1, 0.3]], 10_000, segments=["a", "b"])
+        >>> on_labels = page.masked(mask)
+        >>> on_labels.segments, on_labels.rates.round(3).tolist(), round(on_labels.best_reward, 3)
+        (('~a', '~b'), [[0.246, 0.154], [0.154, 0.246]], 0.3)
+        """
+        if set(mask.segments) != set(self.segments):
+            allowed = f"a mask of the segments {', '.join(self.segments)}"
+            raise InvalidArgumentError("mask", mask, allowed)
+        if (self.values != self.values[:, :1]).any():
+            allowed = "the same value in all segments: rewards must not depend on what is masked"
+            raise InvalidArgumentError("values", self.values.tolist(), allowed)
+        rows = [mask.segments.index(segment) for segment in self.segments]
+        joint = self.shares[:, None] * mask.by_segment[rows]
+        shares = joint.sum(axis=0)
+        mixed = joint / shares  # the share of each segment (row) among the people of a label
+        first, *later = self.phases @ mixed
+        masked = Environment(
+            first,
+            self.horizon,
+            shares,
+            name=self.name,
+            arms=self.arms,
+            segments=mask.labels_in_order,
+            changes=[
+                (visitor, rates) for (visitor, _), rates in zip(self.changes, later, strict=True)
+            ],
+            delay=self.delay,
+            values=self.values[:, 0],
+            value_spread=self.value_spread,
+        )
+        object.__setattr__(masked, "best", _frozen(self.best @ mixed))
+        return masked
+
     @property
     def n_arms(self) -> int:
         """Number of arms, K."""
@@ -128,9 +176,9 @@ class Environment:
         return int(self.rates.shape[1])
 
     @property
-    def best_rate(self) -> float:
-        """Clicks per visitor with perfect information, at the first visitor's click rates."""
-        return float(self.rates.max(axis=0) @ self.shares)
+    def best_reward(self) -> float:
+        """Reward of a visitor with perfect information, at the first visitor's click rates."""
+        return float(self.best[0] @ self.shares)
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -154,8 +202,7 @@ class Environment:
     @property
     def phase_gaps(self) -> FloatArray:
         """The same by phase, (phases, K, J)."""
-        worth = np.asarray(self.phases * self.values)
-        return np.asarray(worth.max(axis=1, keepdims=True) - worth)
+        return np.asarray(self.best[:, None] - self.phases * self.values)
 
     @property
     def is_plain(self) -> bool:

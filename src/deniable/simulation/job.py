@@ -29,8 +29,8 @@ from deniable.strategies.kernel_rules import (
 )
 
 if TYPE_CHECKING:
+    from deniable.simulation.kernels import epochs, tables
     from deniable.simulation.kernels import state as kernels
-    from deniable.simulation.kernels import tables
     from deniable.simulation.kernels.run import Setting
 
 Kernel: TypeAlias = Literal["leap", "step"]
@@ -286,12 +286,20 @@ def _shown(rule: FixedRule, job: SimulationJob) -> FloatArray:
 def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Counts, Counts]:
     # Imported here, because these take seconds to compile and only some policies need them.
     from deniable.simulation.kernels import epochs
-    from deniable.strategies.joint_rule import TableMaker
 
     n_segments, n_arms = setting.rates.shape
-    maker = TableMaker(rule.kind, n_arms, n_segments, rule.told_horizon, rule.budget)
     between = simulated_epochs(n_arms, n_segments)
-    return epochs.run_epochs(leap, between, maker.next_table, setting)
+    return epochs.run_epochs(leap, between, _next_table(rule, n_arms, n_segments), setting)
+
+
+def _next_table(rule: EpochRule, n_arms: int, n_segments: int) -> epochs.NextTable:
+    if rule.kind == "unbounded":
+        from deniable.strategies.unbounded import unbounded_table
+
+        return lambda shows, clicks: unbounded_table(shows.T, clicks.T, rule.told_horizon or None).T
+    from deniable.strategies.joint_rule import TableMaker
+
+    return TableMaker(rule.kind, n_arms, n_segments, rule.told_horizon, rule.budget).next_table
 
 
 def is_compiled(job: SimulationJob) -> bool:
@@ -300,9 +308,11 @@ def is_compiled(job: SimulationJob) -> bool:
 
     if isinstance(job.rule, LearnerRule):
         return True
+    if isinstance(job.rule, EpochRule):
+        return is_cached("serve" if job.rule.kind == "unbounded" else "write_joint")
     if isinstance(job.rule, GreedyRule):
         return is_cached(f"_{job.kernel}_greedy" if job.is_plain else "_run_late")
-    entries = {FixedRule: "_run_fixed", EpochRule: "write_joint", PublishedRule: "_run_tables"}
+    entries = {FixedRule: "_run_fixed", PublishedRule: "_run_tables"}
     entry = entries.get(type(job.rule), "_run_index")
     return is_cached(entry)
 

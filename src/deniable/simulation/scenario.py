@@ -23,6 +23,7 @@ values::
     delay = 20                               # visitors; or the probabilities of 0, 1, 2, ...
     values = 40                              # of a click; or by arm
     value_spread = 0.5                       # of its logarithm
+    mask_budget = 3                          # policies see private labels instead of segments
 
     [[changes]]
     visitor = 500_000
@@ -41,6 +42,7 @@ from typing import Any, cast
 from deniable import _validation as check
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
+from deniable.masks.mask import KEY_BYTES, Mask
 from deniable.simulation.environment import LONGEST_HORIZON, Environment
 from deniable.simulation.job import KERNELS, Kernel
 from deniable.strategies import STRATEGIES
@@ -52,6 +54,7 @@ from deniable.strategies.dynamic import Dynamic
 from deniable.strategies.joint import Joint
 from deniable.strategies.kernel_rules import Growth, Published, Simulated
 from deniable.strategies.pooled import Pooled
+from deniable.strategies.unbounded import Unbounded
 
 DEFAULTS: JsonObject = {
     "name": "experiment",
@@ -71,6 +74,7 @@ DEFAULTS: JsonObject = {
     "delay": 0,
     "values": 1.0,
     "value_spread": 0.0,
+    "mask_budget": None,
 }
 """Default values. `rates` and `visitors` have none."""
 
@@ -152,6 +156,8 @@ def make_scenario(values: Mapping[str, Any]) -> Scenario:
     if kernel not in KERNELS:
         raise InvalidArgumentError("kernel", kernel, "leap or step")
     environment = _environment(filled, visitors)
+    if filled["mask_budget"] is not None:
+        environment = _masked(environment, filled["mask_budget"])
     return Scenario(
         environment=environment,
         policies=_policies(filled, environment.n_arms),
@@ -199,6 +205,20 @@ def _changes(changes: object, arms: tuple[str, ...] | None) -> list[tuple[int, A
             raise InvalidArgumentError("changes", change, allowed)
         made.append((change["visitor"], _rows(change["rates"], arms, "changes")))
     return made
+
+
+def _masked(environment: Environment, budget: Any) -> Environment:
+    if environment.n_segments < 2:
+        allowed = "nothing where there is one segment: give rates by segment in a file"
+        raise InvalidArgumentError("mask_budget", budget, allowed)
+    # A simulation draws labels from their channel, so the key does not matter.
+    mask = Mask(
+        segments=environment.segments,
+        budget=check.single("mask_budget", check.nonnegative("mask_budget", budget)),
+        key=bytes(KEY_BYTES),
+        name="simulated",
+    )
+    return environment.masked(mask)
 
 
 def _rows(given: Any, arms: tuple[str, ...] | None = None, argument: str = "values") -> Any:
@@ -291,6 +311,7 @@ POLICIES: dict[str, Callable[[Settings], Simulated]] = {
     "joint": lambda given: Joint(_budget(given)),
     "best-private": lambda given: BestPrivate(_budget(given)),
     "pooled": lambda given: Pooled(),
+    "unbounded": lambda given: Unbounded(),
     "thompson": lambda given: Custom(ThompsonSampling),
     "thompson-response": lambda given: Custom(ThompsonSampling, budget=_budget(given)),
     "ucb": lambda given: Custom(UpperConfidence),

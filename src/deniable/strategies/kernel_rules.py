@@ -98,12 +98,12 @@ class EpochRule:
     """Publish one table for all segments per epoch, from the counts before it.
 
     Attributes:
-        kind: "joint" or "pooled".
-        budget: g; not used by pooled.
+        kind: "joint", "pooled" or "unbounded".
+        budget: g; only joint uses it.
         told_horizon: the number of visitors to expect; 0 if unknown.
     """
 
-    kind: Literal["joint", "pooled"]
+    kind: Literal["joint", "pooled", "unbounded"]
     budget: float
     told_horizon: int
 

@@ -29,6 +29,7 @@ from deniable.errors import InvalidArgumentError
 from deniable.privacy.exact import SPACE
 from deniable.privacy.joint_table import SMALLEST, mean_row
 from deniable.privacy.tables import Row, Table, neutral_row
+from deniable.strategies.kernel_rules import EpochRule
 from deniable.strategies.rules import Counts, Grade, TableRule
 
 ROW_SPREADS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
@@ -209,6 +210,10 @@ class Unbounded(TableRule):
     arm_budgets: ClassVar[bool] = False
     label: ClassVar[str] = "unbounded"
     risk_cap: ClassVar[float] = math.inf
+
+    def rule(self, rates: FloatArray, horizon: int) -> EpochRule:
+        """A table per epoch, with a row for each segment: of the environment, a label or a context."""
+        return EpochRule("unbounded", math.inf, horizon)
 
     @classmethod
     def table(cls, budgets: Row, counts: Counts) -> Table:

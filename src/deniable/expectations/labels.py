@@ -1,0 +1,103 @@
+"""What an experiment gains on private labels, without simulating.
+
+A label mixes segments, so arms differ less between labels than between segments: with click rates of the
+prior, labels are again segments of such a prior, with a smaller lift and a smaller heterogeneity. A
+bandit on labels needs no bound. It gains what a strategy with a large budget gains there, as a part of
+what the best arm of each label would gain (`masks.limit`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from deniable import _validation as check
+from deniable.expectations.expected import expected_loss
+from deniable.expectations.prior import HETEROGENEITY, LIFT
+from deniable.expectations.surface import PERFECT, RANDOM
+from deniable.masks.limit import best_groups, group_channel, label_limit, labels_alike
+
+WITHOUT_LIMIT = 6.0
+"""The largest budget that the surface covers: the joint strategy's bound hardly matters there."""
+
+
+@dataclass(frozen=True)
+class ExpectedOnLabels:
+    """What one experiment gains on labels, at one budget.
+
+    Attributes:
+        budget: G, spent once for all experiments that read the label.
+        n_labels: m, the best number of labels for this budget.
+        share: expected gain over random arms, as a share of what perfect information gains.
+        limit: the same if click rates were known.
+        clicks: expected, of all visitors.
+        lost: expected clicks lost against perfect information.
+        on_surface: whether the surface was fitted there; elsewhere its edge is taken.
+    """
+
+    budget: float
+    n_labels: int
+    share: float
+    limit: float
+    clicks: float
+    lost: float
+    on_surface: bool
+
+
+def expected_on_labels(
+    n_arms: int,
+    horizon: int,
+    n_segments: int = 2,
+    *,
+    base_rate: float,
+    lift: float = LIFT,
+    heterogeneity: float = HETEROGENEITY,
+    budget: float,
+    shares: ArrayLike | None = None,
+) -> ExpectedOnLabels:
+    """Return what an experiment gains on labels that cost a budget; approximate.
+
+    Args:
+        n_arms: K.
+        horizon: T, visitors of this experiment.
+        n_segments: J.
+        base_rate: p.
+        lift: d, standard deviation of the arms' rates relative to the base rate.
+        heterogeneity: h, the part of that variance which differs by segment.
+        budget: G, in nats.
+        shares: of the visitors by segment; equal by default.
+
+    >>> prior = {"base_rate": 0.05, "lift": 0.05**0.5, "heterogeneity": 0.8}
+    >>> told = expected_on_labels(5, 100_000, 4, **prior, budget=3)
+    >>> round(told.share, 2), round(told.limit, 2), told.n_labels
+    (0.73, 0.9, 4)
+    """
+    nats = check.single("budget", check.nonnegative("budget", budget))
+    sizes = (
+        np.full(n_segments, 1 / n_segments)
+        if shares is None
+        else check.probability("shares", shares)
+    )
+    groups = best_groups(sizes, nats, heterogeneity)
+    channel = group_channel(groups, nats)
+    limit = label_limit(channel, sizes, heterogeneity)
+    size: dict[str, Any] = {"n_arms": n_arms, "horizon": horizon, "base_rate": base_rate}
+    on_labels: dict[str, Any] = {
+        **size,
+        "n_segments": len(groups),
+        "lift": lift * limit,
+        "heterogeneity": 1 - labels_alike(channel, sizes, heterogeneity),
+        "shares": sizes @ channel,
+    }
+
+    found = expected_loss("joint", **on_labels, budgets=WITHOUT_LIMIT)
+    reached = limit * (1 - float(found.lost / expected_loss(RANDOM, **on_labels).lost))
+    gain = float(expected_loss(RANDOM, **size, lift=lift).lost)
+    perfect = float(expected_loss(PERFECT, **size, lift=lift).clicks)
+    lost = (1 - reached) * gain
+    return ExpectedOnLabels(
+        nats, len(groups), reached, limit, perfect - lost, lost, bool(found.on_surface)
+    )
