@@ -162,6 +162,10 @@ def test_an_audit_is_recorded_once_asked(site: Site) -> None:
     with site.signed_in("read") as client:
         token = token_of(client.get("/ledger"))
         assert client.post(f"{STATEMENT}/audit", data={"form_token": token}).status_code == 403
+        # Its figures change with every decision, so it is not for everybody who may read.
+        assert client.get(f"{STATEMENT}/audit").status_code == 403
+        assert f"{STATEMENT}/audit" not in client.get(STATEMENT).text
+    with site.signed_in("read", "audit") as client:
         page = client.get(f"{STATEMENT}/audit")
         assert "by design and over 300 decisions" in page.text
         assert_harmless(page.text)

@@ -92,7 +92,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/ledger/verification"): "read",
     ("GET", "/ledger/ledger.csv"): "read",
     ("GET", "/ledger/promises/{key}"): "read",
-    ("GET", "/ledger/promises/{key}/audit"): "read",
+    ("GET", "/ledger/promises/{key}/audit"): "audit",
     ("POST", "/ledger/promises/{key}/audit"): "audit",
     ("POST", "/ledger/promises/{key}/documents"): "privacy",
     ("GET", "/ledger/documents/{name}"): "read",

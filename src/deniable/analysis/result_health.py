@@ -31,6 +31,7 @@ from deniable.privacy.exact import SPACE
 from deniable.privacy.tables import decoded_table
 from deniable.storage import experiments, promises, times
 from deniable.storage.records import MICRO, Experiment, Role
+from deniable.storage.released import release_of
 from deniable.storage.schema import counters, decisions, rewards
 
 SUSPICIOUS = 1e-6
@@ -192,7 +193,7 @@ def delays_of(connection: Connection, experiment: Experiment) -> tuple[tuple[flo
 
 @dataclass(frozen=True)
 class DrawCheck:
-    """The decisions of one experiment compared with the tables they were drawn from.
+    """The released decisions of one experiment compared with the tables they were drawn from.
 
     Attributes:
         decisions: number of decisions compared.
@@ -210,7 +211,7 @@ class DrawCheck:
 
 
 def draw_check(connection: Connection, experiment: Experiment) -> DrawCheck:
-    """Compare every decision that names a table with that table, however many there are."""
+    """Compare every released decision with the table that it names, however many there are."""
     width = len(experiment.arms)
     shown, expected, variance = [0] * width, [0.0] * width, [0.0] * width
     published = experiments.published(connection, experiment)
@@ -226,6 +227,7 @@ def draw_check(connection: Connection, experiment: Experiment) -> DrawCheck:
             counters.c.experiment_id == bytes.fromhex(experiment.id),
             counters.c.metric == 0,
             counters.c.table_number > 0,
+            counters.c.table_number < release_of(connection, experiment).tables,
         )
         .group_by(*keys)
     ):

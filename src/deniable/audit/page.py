@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 PRIOR = 0.1
 WIDTH = 820
 
+PRIVATE = (
+    "For the firm and its auditors only: exact figures can tell one visitor's segment to somebody who "
+    "knows all others. Give a statement to everybody else."
+)
+
 OUTSIDE = (
     "Decisions that were never stored, and arms that reached a visitor by another way than the service.",
     "What visitors click: where click rates differ by segment, a click is evidence, and no "
@@ -218,7 +223,7 @@ def _rendered(
         byline=f"{found.made_at:%d %B %Y, %H:%M} UTC. {facts}",
         headline=found.verdict,
         tone="good" if found.sound else "bad",
-        warning="",
+        warning=PRIVATE,
         figures=tuple(figures),
         sections=(
             Section("The promise", (*beside, *map(Paragraph, promise))),

@@ -94,11 +94,6 @@ class ExperimentViews:
         with self._store.read() as connection:
             return counts.decisions(connection)
 
-    def all_counts(self, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
-        """Return shows and clicks of each arm in each segment, by experiment key. Private."""
-        with self._store.read() as connection:
-            return counts.all_cells(connection, wanted)
-
     def released_counts(self, key: str) -> list[Cell]:
         """Return shows and clicks of each arm in each segment, as of the table in force."""
         return self.all_released_counts([self.get(key)])[key]

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from deniable.privacy.epochs import LEAST_NEW, due_at, epochs_of, last_due
 from deniable.privacy.tables import Row, Table, decoded_table, neutral_row
+from deniable.service.experiment_state import system_bytes
 from deniable.storage import commitments, experiments, promise_entries, promises, times
 from deniable.storage.records import Experiment, PublishedTable
 from deniable.storage.table_counts import (
@@ -141,6 +142,9 @@ def next_table(
     counts = table_counts(connection, experiment, stored, cut, closed, since)
     # All inputs of a strategy are stored with the table and chained through its digest.
     counts["horizon"] = recipe.horizon
+    # Documents print the chain's head. Without salt, somebody who knows all other visitors could try
+    # out the last one's segment.
+    counts["salt"] = system_bytes(16).hex()
     seen = recipe.counts(counts["shows"], counts["rewards"])
     made = recipe.table(seen)
     promises.check_table(promise, made)

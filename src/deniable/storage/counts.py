@@ -8,7 +8,7 @@ They contain nothing by segment.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,48 +17,47 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, cast, delete, func
 from deniable.storage import times
 from deniable.storage.records import Cell, Experiment, Role
 from deniable.storage.schema import counters, samples
+from deniable.storage.table_counts import ALL_TABLES
 
 
 def cells(connection: Connection, experiment: Experiment) -> list[Cell]:
     """Return shows and clicks of every arm in every segment, over all writers, in declared order."""
-    return all_cells(connection, [experiment])[experiment.key]
+    return in_order(experiment, sums_of(connection, experiment))
 
 
-def all_cells(connection: Connection, wanted: Sequence[Experiment]) -> dict[str, list[Cell]]:
-    """Return the cells of many experiments by key, with one statement on the counters."""
-    totals: dict[bytes, dict[tuple[int, int], tuple[int, int, int]]] = {
-        bytes.fromhex(experiment.id): {} for experiment in wanted
-    }
-    for identity, segment, arm, *sums in connection.execute(
-        select(
-            counters.c.experiment_id,
-            counters.c.segment,
-            counters.c.arm,
-            func.sum(counters.c.shows),
-            func.sum(counters.c.rewarded),
-            func.sum(counters.c.value),
-        )
+def sums_of(
+    connection: Connection, experiment: Experiment, below: int = ALL_TABLES
+) -> dict[tuple[int, int], list[int]]:
+    """Return the members' shows, rewards and sum of rewards by segment and arm.
+
+    Args:
+        connection: to the store.
+        experiment: the experiment.
+        below: decisions drawn from tables below this number count.
+    """
+    places = (counters.c.segment, counters.c.arm)
+    sums = (counters.c.shows, counters.c.rewarded, counters.c.value)
+    query = (
+        select(*places, *map(func.sum, sums))
         .where(
-            counters.c.experiment_id.in_(list(totals)),
-            counters.c.role == Role.MEMBER,
+            counters.c.experiment_id == bytes.fromhex(experiment.id),
+            counters.c.table_number < below,
+            counters.c.role == int(Role.MEMBER),
             counters.c.metric == 0,
         )
-        .group_by(counters.c.experiment_id, counters.c.segment, counters.c.arm)
-    ):
-        shows, rewarded, value = map(int, sums)
-        totals[identity][segment, arm] = (shows, rewarded, value)
+        .group_by(*places)
+    )
     return {
-        experiment.key: _cells(experiment, totals[bytes.fromhex(experiment.id)])
-        for experiment in wanted
+        (segment, arm): [int(number) for number in numbers]
+        for segment, arm, *numbers in connection.execute(query)
     }
 
 
-def _cells(
-    experiment: Experiment, totals: dict[tuple[int, int], tuple[int, int, int]]
-) -> list[Cell]:
+def in_order(experiment: Experiment, sums: Mapping[tuple[int, int], Sequence[int]]) -> list[Cell]:
+    """Return sums by segment and arm as cells, in declared order; unlisted segments last."""
     names: list[tuple[int, str | None]] = [*enumerate(experiment.segments), (-1, None)]
     return [
-        Cell(name, arm.key, *totals.get((segment, position), (0, 0, 0)))
+        Cell(name, arm.key, *sums.get((segment, position), (0, 0, 0)))
         for segment, name in names
         for position, arm in enumerate(experiment.arms)
     ]

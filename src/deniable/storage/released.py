@@ -23,8 +23,9 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select
 from deniable.storage import times
 from deniable.storage.account_rules import DAY
 from deniable.storage.commitments import moment
+from deniable.storage.counts import in_order, sums_of
 from deniable.storage.records import MICRO, Cell, Experiment, Role
-from deniable.storage.schema import counters, decisions, rewards, tables
+from deniable.storage.schema import decisions, rewards, tables
 from deniable.storage.table_counts import chain_lengths, stored_cut
 
 
@@ -66,31 +67,13 @@ def release_of(connection: Connection, experiment: Experiment) -> Release:
 
 def released_cells(connection: Connection, experiment: Experiment, release: Release) -> list[Cell]:
     """Return shows and clicks of every arm in every segment, in declared order; unlisted ones last."""
-    places = (counters.c.segment, counters.c.arm)
-    sums = (counters.c.shows, counters.c.rewarded, counters.c.value)
-    found: dict[tuple[int, int], list[int]] = {}
-    for segment, arm, *numbers in connection.execute(
-        select(*places, *map(func.sum, sums))
-        .where(
-            counters.c.experiment_id == bytes.fromhex(experiment.id),
-            counters.c.table_number < release.tables,
-            counters.c.role == int(Role.MEMBER),
-            counters.c.metric == 0,
-        )
-        .group_by(*places)
-    ):
-        found[segment, arm] = [int(number) for number in numbers]
+    found = sums_of(connection, experiment, release.tables)
     for late in late_rewards(connection, experiment, release):
         if late.role == Role.MEMBER and late.metric == 0:
             cell = found.setdefault((late.segment, late.arm), [0, 0, 0])
             cell[1] -= late.number
             cell[2] -= late.value
-    names: list[tuple[int, str | None]] = [*enumerate(experiment.segments), (-1, None)]
-    return [
-        Cell(name, arm.key, *found.get((segment, position), (0, 0, 0)))
-        for segment, name in names
-        for position, arm in enumerate(experiment.arms)
-    ]
+    return in_order(experiment, found)
 
 
 def late_rewards(

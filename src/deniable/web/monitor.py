@@ -93,7 +93,7 @@ class Monitor(threading.Thread):
         if live is None:
             search = Search(statuses=("running", "paused"), limit=MOST_COUNTED)
             live = list(self._service.experiments.find(search).experiments)
-        counts = self._service.experiments.all_counts(live)
+        counts = self._service.experiments.all_released_counts(live)
         return [Leaderboard(experiment, counts[experiment.key]) for experiment in live]
 
     def look(self) -> None:

@@ -29,6 +29,7 @@ from deniable.service.service import Deniable
 from deniable.storage.records import MICRO, Experiment
 from deniable.web import allocation_view, responses
 from deniable.web.access import DraftSubmission, Form, Reader, ReaderSubmission
+from deniable.web.listing import csv_answer
 
 router = APIRouter(prefix="/portfolio", include_in_schema=False)
 
@@ -98,8 +99,8 @@ async def what_if(request: Request, _form: ReaderSubmission) -> Response:
 async def download(form: ReaderSubmission) -> Response:
     """The allocation as a file."""
     found = await asyncio.to_thread(_proven, form)
-    headers = {**responses.HEADERS, "Content-Disposition": 'attachment; filename="allocation.csv"'}
-    return Response(found.frame().write_csv(), headers=headers, media_type="text/csv")
+    frame = found.frame()
+    return csv_answer("allocation", frame.columns, frame.iter_rows())
 
 
 @router.post("/apply")
@@ -143,7 +144,11 @@ def experiments_of(service: Deniable) -> Ours:
 
 def _usual_rate(service: Deniable, live: Sequence[Experiment]) -> str:
     clicking = [e for e in live if e.metrics[0].cap_micro == MICRO][-RATED:]
-    cells = [cell for found in service.experiments.all_counts(clicking).values() for cell in found]
+    cells = [
+        cell
+        for found in service.experiments.all_released_counts(clicking).values()
+        for cell in found
+    ]
     shows = sum(cell.shows for cell in cells)
     if shows < ENOUGH_VISITORS:
         return ""

@@ -15,7 +15,7 @@ from deniable.report.save import can_print
 from deniable.service.http.auth import service_of
 from deniable.storage.commitments import actor_in_words, current_actor
 from deniable.web import ledger_view, responses
-from deniable.web.access import AuditSubmission, PrivacySubmission, Reader
+from deniable.web.access import Auditor, AuditSubmission, PrivacySubmission, Reader
 
 router = APIRouter(prefix="/ledger", include_in_schema=False)
 
@@ -63,8 +63,11 @@ async def audit(request: Request, key: str, form: AuditSubmission) -> Response:
 
 
 @router.get("/promises/{key}/audit")
-def audit_page(request: Request, viewer: Reader, key: str) -> Response:
-    """A full audit, made now, check by check; nothing is recorded."""
+def audit_page(request: Request, viewer: Auditor, key: str) -> Response:
+    """A full audit, made now, check by check; nothing is recorded.
+
+    Its figures change with every decision, so they are for auditors.
+    """
     found = service_of(request).audits.run(key)
     return responses.show(request, "audit.html", viewer, found=found, key=key)
 
