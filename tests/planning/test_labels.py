@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import Prior
 from deniable.planning.experiment import PlannedExperiment
 from deniable.planning.labels import label_step, label_words
+from deniable.planning.plan import plan
+from deniable.planning.report import plan_sections
 
 FIRM = Prior(0.05, 0.05**0.5, 0.8)
 
@@ -51,3 +54,21 @@ def test_a_label_that_gains_nothing_has_no_break_even() -> None:
 def test_words_say_when_a_label_gains_little() -> None:
     assert "below a budget of 1.5" in label_words(label_step(planned(), FIRM, 1, 5))
     assert "below a budget" not in label_words(label_step(planned(), FIRM, 3, 5))
+
+
+def test_a_plan_compares_the_label() -> None:
+    told = plan(n_arms=5, horizon=100_000, n_segments=4, base_rate=0.05, budget=2, experiments=20)
+    assert told.label == label_step(planned(), Prior(0.05), 2, 20)
+    sections = {section.title: section for section in plan_sections(told)}
+    assert sections["One label for life"].text == label_words(told.label)
+    rows = next(iter(sections.values())).table.rows
+    assert f"{told.label.clicks:,.0f}" in next(row for row in rows if row[0].startswith("label"))
+    for changes in ({"n_segments": 1}, {"base_rate": None}, {"budget": 0}):
+        settings = {"n_arms": 5, "horizon": 10**5, "base_rate": 0.05, "budget": 2, **changes}
+        assert plan(**settings).label is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("experiments", [0, 2.5, 1001])
+def test_the_number_of_experiments_is_checked(experiments: float) -> None:
+    with pytest.raises(InvalidArgumentError, match="experiments"):
+        plan(n_arms=2, horizon=1000, base_rate=0.1, experiments=experiments)  # type: ignore[arg-type]

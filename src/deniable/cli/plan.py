@@ -35,6 +35,7 @@ KEYS = (
     "lift",
     "heterogeneity",
     "per_day",
+    "experiments",
 )
 """What a plan's file may hold; lists for shares and arm_budgets, numbers for the others."""
 
@@ -85,6 +86,12 @@ def plan(
     per_day: Annotated[
         str | None, typer.Option(help="Visitors per day, to show the duration and costs per day.")
     ] = None,
+    experiments: Annotated[
+        str | None,
+        typer.Option(
+            help="Number of experiments that a visitor meets, to compare one label for all of them."
+        ),
+    ] = None,
     arm_budgets: Annotated[
         str | None, typer.Option(help="A budget for each arm, such as .5,1,2.")
     ] = None,
@@ -116,6 +123,7 @@ def plan(
             )
         )
         per_day = per_day or kept.get("per_day")
+        experiments = experiments or kept.get("experiments")
         prior, budget, max_belief, base_rate, lift, heterogeneity = (
             (float(kept[name]) if name in kept else None) if given is None else given
             for name, given in (
@@ -133,6 +141,7 @@ def plan(
     horizon = whole("visitors", visitors, 1)
     n_segments = None if segments is None else whole("segments", segments, 1)
     known = {"lift": lift, "heterogeneity": heterogeneity, "per_day": per_day}
+    known["experiments"] = experiments
     for name, value in known.items():
         if value is not None and base_rate is None:
             raise InvalidArgumentError(name, value, "nothing without --base-rate")
@@ -163,6 +172,7 @@ def plan(
             lift=LIFT if lift is None else lift,
             heterogeneity=HETEROGENEITY if heterogeneity is None else heterogeneity,
             per_day=None if per_day is None else whole("per_day", per_day, 1, 10**12),
+            experiments=1 if experiments is None else whole("experiments", experiments, 1),
         )
         sections = plan_sections(found)
     if as_json:

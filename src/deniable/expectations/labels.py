@@ -9,6 +9,7 @@ what the best arm of each label would gain (`masks.limit`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,8 @@ def expected_on_labels(
     }
 
     found = expected_loss("joint", **on_labels, budgets=WITHOUT_LIMIT)
-    reached = limit * (1 - float(found.lost / expected_loss(RANDOM, **on_labels).lost))
+    possible = max(float(expected_loss(RANDOM, **on_labels).lost), float_info.min)
+    reached = limit * (1 - float(found.lost) / possible)
     gain = float(expected_loss(RANDOM, **size, lift=lift).lost)
     perfect = float(expected_loss(PERFECT, **size, lift=lift).clicks)
     lost = (1 - reached) * gain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from sys import float_info
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def label_step(
         planned: the experiment.
         rate_prior: what is known about its click rates.
         budget: G, in nats, for all experiments of a visitor together.
-        experiments: n.
+        experiments: n, up to `MOST_EXPERIMENTS`.
 
     >>> planned = PlannedExperiment(n_arms=5, horizon=100_000, n_segments=4)
     >>> firm = Prior(base_rate=0.05, lift=0.05**0.5, heterogeneity=0.8)
@@ -79,10 +80,10 @@ def label_step(
         budget=budget,
         shares=planned.shares,
     )
-    all_lost = float(planned.expected(rate_prior, RANDOM).lost)
+    all_lost = max(float(planned.expected(rate_prior, RANDOM).lost), float_info.min)
     pooled = 1 - float(planned.expected(rate_prior, POOLED).lost) / all_lost
     # The best division gives equal parts to some experiments and nothing to the others.
-    numbers = np.arange(1, max(MOST_EXPERIMENTS, experiments) + 1)
+    numbers = np.arange(1, MOST_EXPERIMENTS + 1)
     joint = planned.expected(rate_prior, "joint", budget / numbers)
     gained = numbers * (1 - joint.lost / all_lost - pooled)
     divided = pooled + np.maximum(np.maximum.accumulate(gained), 0) / numbers

@@ -17,6 +17,7 @@ from deniable._types import JsonObject
 from deniable.expectations.prior import HETEROGENEITY, LIFT, Prior
 from deniable.planning.expectation import Expectation, expectation
 from deniable.planning.experiment import PlannedExperiment
+from deniable.planning.labels import MOST_EXPERIMENTS, LabelStep, label_step
 from deniable.planning.recommendation import Recommendation, recommend
 from deniable.privacy.belief import highest_belief, lowest_belief
 from deniable.strategies import STRATEGIES
@@ -124,6 +125,8 @@ class Plan:
         recommendation: the recommended budget.
         table: a grid of budgets.
         expected: expected lost clicks, given prior knowledge; None without a base rate.
+        label: what a label for all experiments of a visitor gains at this budget, and what the
+            experiments gain if they divide it; None without a base rate, a budget or segments.
 
     >>> planned = plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
     >>> round(planned.highest_belief, 3), planned.strategies["dynamic"].binds_at
@@ -144,6 +147,7 @@ class Plan:
     recommendation: Recommendation
     table: tuple[BudgetLine, ...]
     expected: Expectation | None = None
+    label: LabelStep | None = None
 
     def to_dict(self) -> JsonObject:
         """Return plain numbers, strings and lists for JSON."""
@@ -176,6 +180,7 @@ def plan(
     lift: float = LIFT,
     heterogeneity: float = HETEROGENEITY,
     per_day: float | None = None,
+    experiments: int = 1,
 ) -> Plan:
     """Plan the privacy budget of one experiment.
 
@@ -194,6 +199,8 @@ def plan(
         lift: how much arms usually differ, relative to the base rate (standard deviation).
         heterogeneity: how much of that variance differs by segment, from 0 to 1.
         per_day: visitors per day.
+        experiments: number of experiments that a visitor meets, this one included. A label serves
+            all of them with the budget, or they divide it.
 
     >>> plan(n_arms=2, horizon=10_000, n_segments=1, budget=1).strategies["constant"].reading
     'too random'
@@ -212,6 +219,7 @@ def plan(
         max_belief = check.single("max_belief", check.probability("max_belief", max_belief))
     given = None if budget is None else check.single("budget", check.nonnegative("budget", budget))
     marks = check.nonnegative("budgets", budgets).ravel().tolist()
+    met = check.whole("experiments", experiments, 1, MOST_EXPERIMENTS)
     names = tuple(STRATEGIES)  # part of the cache key, because more may be registered
     rate_prior = None if base_rate is None else Prior(base_rate, lift, heterogeneity)
     advice = recommend(planned, names, before, max_belief, rate_prior)
@@ -242,6 +250,9 @@ def plan(
             budgets=sorted(marks),
             per_day=per_day,
         ),
+        label=None
+        if rate_prior is None or not cap or planned.n_segments < 2
+        else label_step(planned, rate_prior, cap, met),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deniable._formatting import counted, listed, short_percent
+from deniable.planning.labels import label_words
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.power import Decision
 from deniable.report.content import Section, section
@@ -27,6 +28,7 @@ def plan_sections(plan: Plan) -> list[Section]:
             belief_words(plan),
         ),
         _segments(plan),
+        *([] if plan.label is None else [section("One label for life", label_words(plan.label))]),
         replace(_strategies(plan), folded=folded),
         *([] if plan.chosen else [replace(_grid(plan), folded=folded)]),
         section(
@@ -51,23 +53,25 @@ def expected_sections(plan: Plan) -> list[Section]:
     found = plan.expected
     if found is None:
         return []
-    lines = [
-        (RIVAL_WORDS["random"], found.rivals["random"]),
-        (RIVAL_WORDS["pooled"], found.rivals["pooled"]),
-        *((f"{name}, budget {plan.budget:.4g}", one) for name, one in found.strategies.items()),
-        (RIVAL_WORDS["perfect"], found.rivals["perfect"]),
-    ]
     daily = () if found.per_day is None else ("lost a day",)
-    rows = tuple(
-        (
-            name,
-            f"{one.clicks:,.0f}",
-            clicks_words(one.lost),
-            f"{clicks_words(one.low)} to {clicks_words(one.high)}",
-            *((clicks_words(one.lost * (found.per_day or 0) / plan.horizon),) if daily else ()),
-        )
-        for name, one in lines
-    )
+
+    def row(name: str, clicks: float, lost: float, usually: str) -> tuple[str, ...]:
+        by_day = (clicks_words(lost * (found.per_day or 0) / plan.horizon),) if daily else ()
+        return name, f"{clicks:,.0f}", clicks_words(lost), usually, *by_day
+
+    lines = {
+        RIVAL_WORDS["random"]: found.rivals["random"],
+        RIVAL_WORDS["pooled"]: found.rivals["pooled"],
+        **{f"{name}, budget {plan.budget:.4g}": one for name, one in found.strategies.items()},
+        RIVAL_WORDS["perfect"]: found.rivals["perfect"],
+    }
+    rows = [
+        row(name, one.clicks, one.lost, f"{clicks_words(one.low)} to {clicks_words(one.high)}")
+        for name, one in lines.items()
+    ]
+    if plan.label is not None:
+        name = f"label for all experiments, budget {plan.budget:.4g}"
+        rows.insert(-1, row(name, plan.label.clicks, plan.label.lost, "-"))
     header = ("", "expected clicks", "of these lost", "8 in 10 lose", *daily)
     budgets = section(
         "Expected clicks lost, by budget",
@@ -84,7 +88,7 @@ def expected_sections(plan: Plan) -> list[Section]:
     )
     words = f"{expected_words(plan)} {power_words(plan)} {known_words(plan)}"
     size = f"{plan.n_arms} arms, {plan.horizon:,} visitors, {counted(plan.n_segments, 'segment')}"
-    return [section(f"What to expect of {size}", words, header, rows), budgets]
+    return [section(f"What to expect of {size}", words, header, tuple(rows)), budgets]
 
 
 def expected_words(plan: Plan) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from deniable.expectations.prior import HETEROGENEITY, LIFT
+from deniable.planning.labels import MOST_EXPERIMENTS
 from deniable.planning.plan import Plan, plan
 from deniable.service.http.administration import scoped_router
 from deniable.service.http.models import Budget
@@ -36,6 +37,7 @@ class PlanRequest(BaseModel):
     per_day: (
         Annotated[float, Field(ge=1, le=MAX_PLAN_HORIZON, allow_inf_nan=False, strict=True)] | None
     ) = None
+    experiments: Annotated[int, Field(ge=1, le=MOST_EXPERIMENTS, strict=True)] = 1
 
 
 @router.post("/plan")
@@ -57,4 +59,5 @@ def make_plan(wanted: PlanRequest) -> Plan:
         lift=wanted.lift,
         heterogeneity=wanted.heterogeneity,
         per_day=wanted.per_day,
+        experiments=wanted.experiments,
     )
