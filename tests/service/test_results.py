@@ -265,15 +265,14 @@ def test_choices_say_what_they_earn_and_what_they_do_to_privacy(memory: Deniable
     }
     for place, expected in truth.items():
         assert value[place] == pytest.approx(expected, abs=0.16)  # more than six standard errors
-    # Within the promise, the favourite of a segment has e^2 / (2 + e^2) and the others the rest.
-    favourite = math.exp(2) / (2 + math.exp(2))
+    # Within the promise, two segments with two favourites: e^2 / (1 + e^2) each, grey is never shown.
+    favourite = math.exp(2) / (1 + math.exp(2))
     rates = {(one.segment, one.arm): one.estimate for one in found.rates}
     by_hand = 0.0
     for segment in RATES:
-        means = [rates[segment, arm] or 0.0 for arm in ARMS]
+        worse, best = sorted(rates[segment, arm] or 0.0 for arm in ARMS[1:])
         part = next(one for one in found.segments if one.segment == segment)
-        best = max(means)
-        mixed = favourite * best + (1 - favourite) / 2 * (sum(means) - best)
+        mixed = favourite * best + (1 - favourite) * worse
         by_hand += mixed * (part.visitors or 0) / found.visitors
     assert value["within", None] == pytest.approx(by_hand, abs=1e-9)
     gain = next(one.gain for one in found.choices if one.arm == "grey")
@@ -423,3 +422,79 @@ def test_without_a_table_there_is_nothing_to_say(service: Deniable) -> None:
     found = service.experiments.results("checkout")
     assert found.sentences == ("No winner yet.", "Too early to say anything for s.")
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_visitor_without_a_listed_segment_hides_no_listed_one(memory: Deniable) -> None:
+    """One such visitor used to hide the smallest listed segment, and its winner with it."""
+    running(memory, arms=ARMS, segments=list(RATES), budget=2.0, planned_visitors=8_000)
+    visit(memory, random.Random(10), 4_000)
+    before = memory.experiments.results("checkout")
+    memory.decide("checkout", "one more", None)
+    after = memory.experiments.results("checkout")
+    assert before.sentences[0].startswith("Two winners: ")
+    assert [one.status for one in after.segments] == ["winner", "winner"]
+    assert after.sentences == before.sentences
+
+
+def test_a_segment_that_may_not_be_shown_is_not_too_early(memory: Deniable) -> None:
+    """The smallest of two large segments is hidden, or a third of 20 could be computed from it."""
+    running(memory, arms=ARMS, segments=[*RATES, "rare"], budget=2.0, planned_visitors=8_000)
+    rng = random.Random(10)
+    visit(memory, rng, 4_000)
+    visit(memory, rng, 20, rates={"rare": (0.5, 0.5, 0.5)})
+    memory.experiments.stop("checkout")
+    found = memory.experiments.results("checkout")
+    status = {one.segment: one.status for one in found.segments}
+    hidden = min(
+        RATES,
+        key=lambda name: sum(
+            c.shows for c in memory.experiments.counts("checkout") if c.segment == name
+        ),
+    )
+    assert status[hidden] == "not shown"
+    assert status["rare"] == "too early"
+    assert f"Not shown separately, to protect small groups: {hidden}." in found.sentences
+    assert "Too early to say anything for rare." in found.sentences
+
+
+@pytest.mark.parametrize("strategy", ["joint", "constant", "dynamic"])
+def test_sentences_and_table_of_a_verdict_say_the_same(memory: Deniable, strategy: str) -> None:
+    """And no table that keeps the promise earns more than the one that is called the best."""
+    running(memory, arms=ARMS, segments=[*RATES, "rare"], budget=1.0, strategy=strategy)
+    rng, shown = random.Random(3), 0
+    visit(memory, rng, 1, rates={"rare": (0.5, 0.5, 0.5)})
+    for _ in range(4):
+        visit(memory, rng, 900)
+        found = memory.experiments.results("checkout")
+        level = {one.what: found.level(one.value) for one in found.choices}
+        told = " ".join(found.sentences)
+        for what, words in (("keep", "Keep running: "), ("within", "within the promise: ")):
+            assert (words in told) == (level[what] != "too early"), (what, told)
+            assert level[what] == "too early" or f"{words}{level[what]}" in told
+        known = {one.what: one.value.estimate for one in found.choices if one.value.estimate}
+        if "within" in known and "keep" in known:
+            shown += 1
+            assert known["within"] >= known["keep"] - 1e-9
+    assert shown
+
+
+def test_a_guardrail_is_too_early_or_has_numbers(memory: Deniable) -> None:
+    """A sixfold rise of refunds, with a visitor of a rare segment among them, is never "no change"."""
+    refunds = Metric("refund", better="less")
+    running(memory, arms=["old", "new"], segments=["a", "rare"], metrics=[Metric("sale"), refunds])
+    rng, said = random.Random(4), []
+    memory.decide("checkout", "first", "rare")
+    for start in range(0, 4_000, 500):
+        rewards: list[tuple[str, float, str]] = []
+        for one in memory.decide_batch("checkout", [(f"{start + i}", "a") for i in range(500)]):
+            chance = 0.12 if one.arm == "new" else 0.02
+            rewards.append((one.id, float(rng.random() < chance), "refund"))
+        memory.reward_batch(rewards)
+        [guardrail] = memory.experiments.results("checkout").guardrails
+        [whole] = guardrail.overall
+        said.append(guardrail.judgement(whole))
+        assert (guardrail.change(whole) == "too early") == (said[-1] == "too early")
+    assert set(said) == {"too early", "worse"}
+    assert whole.low is not None
+    assert whole.low < 0.1 < (whole.high or 0)
+    assert guardrail.alerts[0].startswith("refund rose with new: +")

@@ -69,7 +69,8 @@ class SegmentResult:
 
     Attributes:
         segment: its name.
-        status: "winner", "undecided", "too early", or "stuck" if no comparison can continue.
+        status: "winner", "undecided", "too early", "not shown" if it has enough visitors but showing
+            it would reveal a small group, or "stuck" if no comparison can continue.
         winner: the winning arm, if any.
         visitors: number of visitors; None if a cell is too small to be shown.
         differences: every arm against the default.
@@ -127,6 +128,21 @@ class Guardrail:
     differences: tuple[Difference, ...]
     alerts: tuple[str, ...]
     improved: tuple[str, ...]
+
+    @property
+    def overall(self) -> tuple[Difference, ...]:
+        """Every arm against the default, over all segments."""
+        return tuple(one for one in self.differences if one.segment is None)
+
+    def change(self, one: Difference) -> str:
+        """Format the interval of a difference."""
+        if one.low is None or one.high is None:
+            return TOO_EARLY
+        return unit_of(self.cap).change(one.low / self.cap, one.high / self.cap)
+
+    def judgement(self, one: Difference) -> str:
+        """Return "worse", "better", "no change shown" or "too early"."""
+        return judgement(one, self.better)
 
 
 @dataclass(frozen=True)
@@ -262,6 +278,15 @@ class Results:
             f"<table><thead><tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr></thead>"
             f"<tbody>{body}</tbody></table>"
         )
+
+
+def judgement(one: Difference, better: Better) -> str:
+    """Return what a difference shows: "worse", "better", "no change shown" or "too early"."""
+    if one.low is None or one.high is None:
+        return TOO_EARLY
+    if one.low <= 0 <= one.high:
+        return "no change shown"
+    return "better" if (one.low > 0) == (better == "more") else "worse"
 
 
 def unit_of(cap: float) -> Unit:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -27,18 +26,20 @@ from deniable.analysis.result_records import (
     Rate,
     Results,
     SegmentResult,
+    judgement,
     unit_of,
 )
 from deniable.analysis.small_cells import visible_segments
+from deniable.errors import NANO
 from deniable.inference.intervals import Comparisons, compare, segment_shares
 from deniable.inference.off_policy import Value, arm_values
 from deniable.inference.state import State
 from deniable.inference.verdict import Choice, Lift, Verdict, verdict
 from deniable.inference.words import Unit, keeping, sentences
-from deniable.privacy.exact import SPACE
 from deniable.storage import times
-from deniable.storage.records import MICRO, Experiment, Metric, Status
-from deniable.strategies.recipe import Recipe
+from deniable.storage.records import Experiment, Metric, Status
+from deniable.strategies import TABLE_RULES
+from deniable.strategies.joint_lp import proved_table
 
 ALPHA = 0.05
 LEAST_SECONDS = 3_600
@@ -59,7 +60,7 @@ def results_of(evidence: Evidence) -> Results:
         segments=experiment.segments,
         default_arm=experiment.default_arm,
         visitors_per_day=_visitors_per_day(evidence),
-        within=_within(experiment),
+        within=_within(state, experiment),
         alpha=alpha,
     )
     shown = _without_small_cells(found, {experiment.segments[i] for i in visible})
@@ -105,17 +106,21 @@ def _visitors_per_day(evidence: Evidence) -> float | None:
     return float(evidence.all_shows[:-1].sum()) * 86_400 / seconds
 
 
-def _within(experiment: Experiment) -> FloatArray | None:
-    """Return rows that favour each arm as far as the budgets allow; None if there is no such table."""
-    recipe = Recipe("constant", experiment.budgets, experiment.active, cap=MICRO)
-    band = recipe.fixed_band()
-    if band is None:
+def _within(state: State, experiment: Experiment) -> FloatArray | None:
+    """Return the best table for the estimated rates that keeps the budgets; None without a bound."""
+    if not TABLE_RULES[experiment.strategy].bounded:
         return None
-    rows = [
-        band.row([arm], Fraction(1)) if arm in experiment.active else band.neutral
-        for arm in range(len(experiment.arms))
-    ]
-    return np.array([[entry / SPACE for entry in row] for row in rows])
+    active = list(experiment.active)
+    rates = np.nan_to_num(state.alone.estimate[:, active]).clip(0, 1)
+    budgets = [experiment.budgets[arm] / NANO for arm in active]
+    best = proved_table(
+        rates.T,
+        segment_shares(state, None),
+        budgets if experiment.arm_specific else experiment.budget,
+    )
+    table = np.zeros(state.shows.shape)
+    table[:, active] = best.table.T
+    return table
 
 
 def _without_small_cells(found: Verdict, visible: set[str]) -> Verdict:
@@ -126,7 +131,7 @@ def _without_small_cells(found: Verdict, visible: set[str]) -> Verdict:
         winners=tuple(one for one in found.winners if one.segment in visible),
         undecided=tuple(one for one in found.undecided if one.lift.segment in visible),
         retired=tuple((arm, name) for arm, name in found.retired if name in visible),
-        too_early=tuple(dict.fromkeys([*found.too_early, *hidden])),
+        hidden=tuple(name for name in hidden if name not in found.too_early),
     )
 
 
@@ -155,6 +160,8 @@ def _segment(
         if winner is not None
         else "too early"
         if name in shown.too_early
+        else "not shown"
+        if name in shown.hidden
         else "undecided"
         if open_here
         else "stuck"
@@ -264,7 +271,7 @@ def _choice(choice: Choice, experiment: Experiment, metric: Metric) -> ChoiceRes
             f"covered; its {budget} count until the firm's window after the last answer has passed.",
         ),
         "within": (
-            "Each segment its best arm, within the promise",
+            "The best table within the promise",
             f"For newcomers only, within the same promise, whose {budget} go on counting.",
         ),
         "winners": (
@@ -327,22 +334,19 @@ def _guardrail(evidence: Evidence, number: int, alpha: float, visible: set[int])
         compared = {None: compared[None]}
     differences = tuple(one for place in compared.values() for one in place)
     unit = unit_of(metric.cap)
-    alerts: list[str] = []
-    improved: list[str] = []
+    told: dict[str, list[str]] = {"worse": [], "better": []}
     for one in differences:
-        if one.low is None or one.high is None or one.low <= 0 <= one.high:
-            continue
-        where = "" if one.segment is None else f" for {one.segment}"
-        moved = "rose" if one.low > 0 else "fell"
-        change = unit.change(one.low / metric.cap, one.high / metric.cap)
-        good = (one.low > 0) == (metric.better == "more")
-        (improved if good else alerts).append(
-            f"{metric.name} {moved} with {one.arm}{where}: {change} against {one.against}, "
-            f"and {metric.better} is better."
-        )
-    return Guardrail(
-        metric.name, metric.cap, metric.better, differences, tuple(alerts), tuple(improved)
-    )
+        found_here = judgement(one, metric.better)
+        if found_here in told and one.low is not None and one.high is not None:
+            where = "" if one.segment is None else f" for {one.segment}"
+            moved = "rose" if one.low > 0 else "fell"
+            change = unit.change(one.low / metric.cap, one.high / metric.cap)
+            told[found_here].append(
+                f"{metric.name} {moved} with {one.arm}{where}: {change} against {one.against}, "
+                f"and {metric.better} is better."
+            )
+    alerts, improved = (tuple(sentences) for sentences in told.values())
+    return Guardrail(metric.name, metric.cap, metric.better, differences, alerts, improved)
 
 
 def _holdout(evidence: Evidence, price: Value, metric: Metric) -> HoldoutEffect:

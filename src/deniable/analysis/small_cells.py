@@ -22,6 +22,7 @@ def visible_segments(shows: FloatArray, active: Sequence[bool]) -> list[int]:
 
     Those are the ones with enough visitors of every active arm. If only one segment would be hidden, the
     next smallest is hidden too, so that its figures cannot be computed as the difference from a total.
+    Visitors of unlisted segments hide nothing: nobody's segment is known from being one of them.
 
     Args:
         shows: by segment and arm; the last row is for unlisted segments, (J + 1, K).
@@ -32,7 +33,6 @@ def visible_segments(shows: FloatArray, active: Sequence[bool]) -> list[int]:
     """
     smallest = shows[:-1, np.asarray(active)].min(axis=1)
     visible = [i for i in range(len(smallest)) if smallest[i] >= SMALLEST_CELL]
-    unlisted = 0 < shows[-1].sum() < SMALLEST_CELL
-    if visible and len(smallest) - len(visible) + unlisted == 1:
+    if visible and len(smallest) - len(visible) == 1:
         visible.remove(min(visible, key=lambda i: float(shows[i].sum())))
     return visible

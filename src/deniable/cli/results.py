@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
 _WHAT = {
     "keep": "Keep running",
     "promote": "One arm for everybody",
-    "within": "Best arms within the promise",
+    "within": "Best table within the promise",
     "winners": "Best arms without a promise",
 }
 
@@ -108,8 +108,10 @@ def print_results(found: Results) -> None:
         typer.echo(f"  {_WHAT[what]}: {privacy}")
     typer.echo("")
     for guardrail in found.guardrails:
-        if not guardrail.alerts and not guardrail.improved:
-            typer.echo(f"Guardrail {guardrail.metric}: nothing moved beyond chance.")
+        for one in guardrail.overall:
+            told = dict.fromkeys([guardrail.change(one), guardrail.judgement(one)])
+            place = f"Guardrail {guardrail.metric}, {one.arm} against {one.against}"
+            typer.echo(f"{place}: {', '.join(told)}.")
         for text in guardrail.alerts:
             typer.echo(f"Guardrail, worse: {text}")
         for text in guardrail.improved:

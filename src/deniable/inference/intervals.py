@@ -26,6 +26,9 @@ from deniable.inference.state import RUNNING, State, Sums
 
 LEAST_VISITORS = 500
 LEAST_IN_EACH_SEGMENT = 50
+NEGLIGIBLE = 0.01
+"""How much of a result may rest on cells with too little data: one visitor must not hide all others."""
+
 LEAST_VARIANCE_PER_NAT = 4.0
 
 
@@ -169,7 +172,10 @@ def combine(
             radius = _exact_radius(sums, planned, rate, alpha / cells)
             far = np.where(used, np.abs(c) * radius, 0.0).sum(axis=0)
         ready = (
-            (np.where(used, sums.visitors, np.inf).min(axis=0) >= LEAST_IN_EACH_SEGMENT)
+            (
+                np.where(sums.visitors < LEAST_IN_EACH_SEGMENT, np.abs(c), 0.0).sum(axis=0)
+                <= NEGLIGIBLE
+            )
             & (np.where(used, sums.visitors, 0.0).sum(axis=0) >= LEAST_VISITORS)
             & (variance >= least_variance(alpha) * largest**2)
         )
@@ -190,8 +196,8 @@ def least_variance(alpha: float) -> float:
 def segment_shares(state: State, shares: ArrayLike | None) -> FloatArray:
     """Return the segments' shares, given or observed, normalised to sum to 1."""
     if shares is None:
-        visitors = state.visitors
-        return visitors / visitors.sum() if visitors.sum() > 0 else np.ones_like(visitors)
+        visitors = state.visitors if state.visitors.sum() > 0 else np.ones(state.n_segments)
+        return np.asarray(visitors / visitors.sum())
     given = check.nonnegative("shares", shares)
     if given.shape != (state.n_segments,) or not given.sum() > 0:
         raise InvalidArgumentError(

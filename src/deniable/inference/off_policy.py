@@ -28,7 +28,7 @@ from deniable import _validation as check
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.inference.boundaries import alpha_level
-from deniable.inference.intervals import Intervals, combine, of_sums, segment_shares
+from deniable.inference.intervals import NEGLIGIBLE, Intervals, combine, of_sums, segment_shares
 from deniable.inference.state import FLOOR, State, Sums, VisitorBatch, guesses, new_state, update
 
 Method: TypeAlias = Literal["ips", "snips", "dr"]
@@ -39,7 +39,7 @@ class Value:
     """The mean reward per visitor of a policy.
 
     Attributes:
-        estimate: the value; NaN if a segment with a share has no usable visitor.
+        estimate: the value, only meaningful if it is ready.
         low: lower limit of the asymptotic confidence sequence.
         high: its upper limit.
         exact_low: lower limit of the exact one; 0 for methods that have none.
@@ -159,21 +159,26 @@ def chosen_value(
 def value_of_cells(cells: Intervals, coefficients: FloatArray) -> Value:
     """Return the weighted sum of simultaneous intervals, (J, K); cells with 0 are left out.
 
-    Coefficients may be negative: for the value of one policy minus that of another.
+    Coefficients may be negative: for the value of one policy minus that of another. Cells that are not
+    ready count with their exact limits, as long as they are negligible.
     """
     c = coefficients
-    used = c != 0
+    used, rough = c != 0, ~cells.ready
+    middle = (cells.exact_low + cells.exact_high) / 2
+    estimate = np.where(np.isnan(cells.estimate), middle, cells.estimate)
+    low = np.where(rough, cells.exact_low, cells.low)
+    high = np.where(rough, cells.exact_high, cells.high)
 
     def total(positive: FloatArray, negative: FloatArray) -> float:
         return float(np.where(used, c * np.where(c > 0, positive, negative), 0.0).sum())
 
     return Value(
-        estimate=total(cells.estimate, cells.estimate),
-        low=total(cells.low, cells.high),
-        high=total(cells.high, cells.low),
+        estimate=total(estimate, estimate),
+        low=total(low, high),
+        high=total(high, low),
         exact_low=total(cells.exact_low, cells.exact_high),
         exact_high=total(cells.exact_high, cells.exact_low),
-        ready=bool(cells.ready[used].all()),
+        ready=float(np.abs(c[rough]).sum()) <= NEGLIGIBLE,
     )
 
 

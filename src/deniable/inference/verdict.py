@@ -102,8 +102,8 @@ class Choice:
     """A possible action, and what it earns per visitor.
 
     Attributes:
-        what: "keep", "promote", "within" (each segment its best arm, as far as the promise allows)
-            or "winners" (the same without a promise).
+        what: "keep", "promote", "within" (the best table that the promise allows) or "winners" (each
+            segment its best arm, without a promise).
         arm: the arm to promote, else None.
         value: mean reward per visitor with its interval, valid simultaneously for all choices.
         gain: the difference from "keep".
@@ -127,6 +127,7 @@ class Verdict:
         segments: names of all segments.
         visitors: total number of visitors.
         too_early: segments without enough visitors to show anything.
+        hidden: segments that have enough, but may not be shown separately.
         retired: (arm, segment) whose comparisons have stopped.
         comparisons: every pair of arms, as numbers.
         n_comparisons: number of comparisons that share alpha.
@@ -140,6 +141,7 @@ class Verdict:
     segments: tuple[str, ...]
     visitors: int
     too_early: tuple[str, ...]
+    hidden: tuple[str, ...]
     retired: tuple[tuple[str, str], ...]
     comparisons: Comparisons
     n_comparisons: int
@@ -166,8 +168,7 @@ def verdict(
         default_arm: the arm that lifts are measured against.
         shares: shares of the segments among future visitors; observed shares by default.
         visitors_per_day: traffic of the experiment, to convert visitors to days.
-        within: the rows of a table that favours each arm as far as the promise allows, (K, K): row
-            k favours arm k. Without it, this choice is omitted.
+        within: the best table that the promise allows, (J, K). Without it, this choice is omitted.
         alpha: error probability over all comparisons and looks.
 
     >>> from deniable.inference.state import VisitorBatch, new_state, update
@@ -245,6 +246,7 @@ def verdict(
         too_early=tuple(
             p for p, ok in zip(places, found.segments.ready, strict=True) if not ok.any()
         ),
+        hidden=(),
         retired=tuple((names[k], places[j]) for j, k in np.argwhere(state.latest < FLOOR)),
         comparisons=found,
         n_comparisons=found.n_shown,
@@ -329,9 +331,9 @@ def _choices(
     found += [choice("promote", arm, always(a, **shape)) for a, arm in enumerate(names)]
     if within is not None:
         rows = check.probability("within", within)
-        if rows.shape != (len(names), len(names)):
-            raise InvalidArgumentError("within", rows.shape, f"a row for each of {len(names)} arms")
-        found.append(choice("within", None, best @ rows))
+        if rows.shape != best.shape:
+            raise InvalidArgumentError("within", rows.shape, f"shape {best.shape}")
+        found.append(choice("within", None, rows))
     return (*found, choice("winners", None, best))
 
 

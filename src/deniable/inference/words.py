@@ -37,24 +37,9 @@ def sentences(found: Verdict, *, cap: float | None = None, stopped: bool = False
     """
     unit = Unit(cap)
     said = [_who_won(found, unit)]
-    keep = next(choice for choice in found.choices if choice.what == "keep")
-    rows = [choice for choice in found.choices if choice.what == "promote"]
-    top = max(rows, key=lambda choice: _known(choice.value.estimate))
-    each = next(choice for choice in found.choices if choice.what == "winners")
-    inside = next((choice for choice in found.choices if choice.what == "within"), None)
-    if not found.too_early:
-        said.append(f"{keeping(stopped)}: {unit.level(keep.value.estimate)}.")
-        said.append(f"{_capital(str(top.arm))} for everybody: {unit.level(top.value.estimate)}.")
-        if len(found.segments) > 1 and inside is None:
-            said.append(f"Each segment its best arm: {unit.level(each.value.estimate)}.")
-        elif len(found.segments) > 1 and inside is not None:
-            said.append(
-                "Each segment its best arm, within the promise: "
-                f"{unit.level(inside.value.estimate)}; without a promise: "
-                f"{unit.level(each.value.estimate)}."
-            )
+    said += _worth(found, unit, stopped)
     known = {winner.segment for winner in found.winners}
-    waiting = {item.lift.segment for item in found.undecided} | set(found.too_early)
+    waiting = {item.lift.segment for item in found.undecided} | {*found.too_early, *found.hidden}
     stuck = [place for place in found.segments if place not in known and place not in waiting]
     if len(known) == len(found.segments):
         decided = "Every segment is decided"
@@ -72,6 +57,27 @@ def sentences(found: Verdict, *, cap: float | None = None, stopped: bool = False
     ]
     if found.too_early:
         said.append(f"Too early to say anything for {listed(found.too_early)}.")
+    if found.hidden:
+        said.append(f"Not shown separately, to protect small groups: {listed(found.hidden)}.")
+    return said
+
+
+def _worth(found: Verdict, unit: Unit, stopped: bool) -> list[str]:
+    """Return what choices earn, of those that have enough data to be shown."""
+    ready = [choice for choice in found.choices if choice.value.ready]
+    known = {choice.what: unit.level(choice.value.estimate) for choice in ready}
+    said = [f"{keeping(stopped)}: {known['keep']}."] if "keep" in known else []
+    arms = [choice for choice in ready if choice.what == "promote"]
+    if arms:
+        top = max(arms, key=lambda choice: choice.value.estimate)
+        said.append(f"{_capital(str(top.arm))} for everybody: {unit.level(top.value.estimate)}.")
+    if len(found.segments) > 1 and "winners" in known:
+        said.append(
+            f"The best table within the promise: {known['within']}; without a promise: "
+            f"{known['winners']}."
+            if "within" in known
+            else f"Each segment its best arm: {known['winners']}."
+        )
     return said
 
 
@@ -146,10 +152,6 @@ def _when_decided(undecided: Sequence[Undecided]) -> str:
         else f"{math.ceil(days):,} more days"
     )
     return f"{head}; if the estimates are right, about {when}."
-
-
-def _known(value: float) -> float:
-    return -math.inf if math.isnan(value) else value
 
 
 def _capital(name: str) -> str:

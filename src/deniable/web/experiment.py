@@ -41,7 +41,7 @@ router = APIRouter(include_in_schema=False)
 PRIVACY_OF = {
     "keep": "As it is",
     "promote": "One arm for everybody",
-    "within": "Best arms within the promise",
+    "within": "Best table within the promise",
     "winners": "Best arms without a promise",
 }
 
