@@ -13,7 +13,7 @@ from tests.web.making import cells_of, experiment_of, table_of
 from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.segment_risk import (
     SegmentRisk,
-    random_share,
+    common_share,
     regret_bound,
     segment_risks,
 )
@@ -56,7 +56,7 @@ def test_the_told_risk_is_that_of_the_theory(strategy: str, visitors: int) -> No
     theory = kind(2.0)
     risk = risks(found)[0]
     assert risk.risk == pytest.approx(float(theory.risk(visitors + 1, 2)), abs=1e-6)
-    assert risk.random_share == pytest.approx(float(theory.exploration(visitors + 1, 2)), abs=1e-6)
+    assert risk.common_share == pytest.approx(float(theory.exploration(visitors + 1, 2)), abs=1e-6)
     assert risk.risk <= risk.cap
     assert risk.binds_at == theory.binds_at(2)
 
@@ -92,13 +92,13 @@ def test_budgets_by_arm_bind_when_their_bonus_does() -> None:
 def test_what_is_closed_tells_nothing() -> None:
     shows = [(5_000, 5_000), (5_000, 5_000), (0, 0)]
     open_one = board_of(shows)
-    assert random_share(open_one, published(open_one)) < 0.6
-    assert random_share(open_one, None) == 1
+    assert common_share(open_one, published(open_one)) < 0.6
+    assert common_share(open_one, None) == 1
     for more in ({"status": "paused"}, {"budget": 0.0}):
         closed = board_of(shows, **more)
-        assert random_share(closed, published(closed)) == 1
+        assert common_share(closed, published(closed)) == 1
     unlisted = board_of([(0, 0), (0, 0), (900, 100)])
-    assert random_share(unlisted, published(unlisted)) == 1
+    assert common_share(unlisted, published(unlisted)) == 1
 
 
 counts = st.lists(

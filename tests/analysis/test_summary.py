@@ -9,7 +9,7 @@ from typing import Any
 from tests.web.making import cells_of, experiment_of, table_of
 
 from deniable.analysis.leaderboard import Leaderboard
-from deniable.analysis.segment_risk import random_share, segment_risks
+from deniable.analysis.segment_risk import common_share, segment_risks
 from deniable.analysis.small_cells import SMALLEST_CELL
 from deniable.analysis.summary import ExperimentSummary, summarize
 
@@ -32,7 +32,7 @@ def test_every_number_is_that_of_its_layer() -> None:
     assert list(found.leaderboard) == board.rows()
     published = table_of(board.experiment, SHOWS, CLICKS)
     assert list(found.segment_risks) == segment_risks(board, published, NOW)
-    assert found.random_share == random_share(board, published)
+    assert found.common_share == common_share(board, published)
     assert [one.rates for one in found.segments] == [
         {"arm0": 0.2, "arm1": 0.3},
         {"arm0": 0.1, "arm1": 0.4},
@@ -56,7 +56,7 @@ def test_before_the_first_table_there_is_no_risk() -> None:
     board = Leaderboard(experiment, cells_of(experiment, [(0, 0)] * 5, [(0, 0)] * 5))
     found = summarize(board, None, [], NOW)
     assert (found.visitors, found.click_rate, found.segment_risks) == (0, None, ())
-    assert found.random_share == 1
+    assert found.common_share == 1
 
 
 def test_an_arm_that_is_off_has_no_rate_by_segment() -> None:

@@ -115,10 +115,10 @@ def test_drafts_and_promoted_experiments_show_no_random_arms(site: Site) -> None
     site.service.experiments.stop(EXPERIMENT, promote=_second_arm(site))
     with site.signed_in("read") as client:
         draft = client.get("/experiments/later").text
-        assert "Random arms now" not in draft
+        assert "Same for every segment" not in draft
         assert "everybody is shown <bdi><strong>a</strong></bdi>" in draft
         text = html.unescape(client.get(f"/experiments/{EXPERIMENT}").text)
-        figure = text[text.index("Random arms now") :][:200]
+        figure = text[text.index("Same for every segment") :][:200]
         assert "100%" not in figure
         assert f"everybody gets “{_second_arm(site)}”" in figure
 

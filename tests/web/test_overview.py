@@ -25,7 +25,7 @@ def test_the_firms_figures(empty_site: Site) -> None:
     assert "25% committed" in page
 
 
-def test_random_arms_are_told_alike_on_both_pages(empty_site: Site) -> None:
+def test_what_is_the_same_for_every_segment_is_told_alike_on_both_pages(empty_site: Site) -> None:
     """Also of a paused experiment: its new visitors get an arm that says nothing about them."""
     service = empty_site.service
     service.firm.set(budget=5.0)
@@ -39,11 +39,12 @@ def test_random_arms_are_told_alike_on_both_pages(empty_site: Site) -> None:
         published(service, key)
     service.experiments.pause("rests")
     with empty_site.signed_in("read") as client:
-        cells = re.findall(r'data-label="Random arms now">([^<]+)<', client.get("/").text)
+        cells = re.findall(r'data-label="Same for every segment">([^<]+)<', client.get("/").text)
         shown = {}
         for key in ("runs", "rests"):
             page = client.get(f"/experiments/{key}").text
-            shown[key] = re.findall(r"<dt>Random arms now</dt><dd>([^<]+)</dd>", page)[0]
+            assert "random arms now" not in page.lower()
+            shown[key] = re.findall(r"<dt>Same for every segment</dt><dd>([^<]+)</dd>", page)[0]
     assert sorted(cells) == sorted(shown.values())
     assert shown["rests"] == "100%"
     assert shown["runs"] != "100%"

@@ -430,3 +430,11 @@ def test_a_draft_is_made_of_what_was_typed_last(busy_site: Site, browser: Browse
         )
         expect(page.get_by_role("status")).to_contain_text("made-at-once is a draft")
     assert busy_site.service.experiments.get("made-at-once").budget == 1.5
+
+
+def test_what_all_segments_share_is_not_called_random(demo_site: Site) -> None:
+    """At a small budget the joint strategy shows everybody the same arm, not a random one."""
+    with demo_site.signed_in("read") as client:
+        page = client.get("/planner?budget=0.03").text
+    assert "are shown an arm that does not depend on their segment" in page
+    assert "shown a random arm" not in page

@@ -111,7 +111,7 @@ def test_every_channel_tells_the_same_numbers(
                 whole(one["visitors"]),
                 nats(one["risk"]),
                 nats(one["cap"]),
-                percent(one["random_share"], 0),
+                percent(one["common_share"], 0),
                 paceless(one["when"]),
             ]
             for one in told["segment_risks"]

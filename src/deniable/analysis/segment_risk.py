@@ -28,7 +28,7 @@ class SegmentRisk:
         visitors: so far, which is the segment's clock.
         risk: of its row of the table in force, in nats.
         cap: the budget.
-        random_share: how often that visitor gets a random arm.
+        common_share: how often that visitor gets an arm that does not depend on the segment.
         binds_at: the clock at which the risk reaches the cap; None if no clock says that.
         reached: whether the cap is reached.
         expected: when it will be at the pace so far; None where it has been, or cannot be told.
@@ -39,14 +39,14 @@ class SegmentRisk:
     visitors: int
     risk: float
     cap: float
-    random_share: float
+    common_share: float
     binds_at: float | None
     reached: bool
     expected: datetime | None
     when: str
 
 
-def random_share(board: Leaderboard, published: PublishedTable | None) -> float:
+def common_share(board: Leaderboard, published: PublishedTable | None) -> float:
     """The share of the next visitors whose arm does not depend on the segment, as the table says.
 
     A row is a mixture of that of unlisted segments and something that depends on the segment; the
@@ -141,7 +141,7 @@ def _risk(
         visitors=visitors,
         risk=row_risk(row, table.unlisted) if symmetric else widest(row, table),
         cap=experiment.budget,
-        random_share=_shared_part(row, table.unlisted),
+        common_share=_shared_part(row, table.unlisted),
         binds_at=binds,
         reached=reached,
         expected=expected,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from deniable._types import JsonObject
 from deniable.analysis.history import HistoryPoint, experiment_history
 from deniable.analysis.leaderboard import Leaderboard, LeaderboardRow
-from deniable.analysis.segment_risk import SegmentRisk, random_share, regret_bound, segment_risks
+from deniable.analysis.segment_risk import SegmentRisk, common_share, regret_bound, segment_risks
 from deniable.analysis.small_cells import SMALLEST_CELL
 from deniable.storage.counts import Sample
 from deniable.storage.records import PublishedTable, Status
@@ -47,7 +47,7 @@ class ExperimentSummary:
         clicks: clicks among them.
         click_rate: clicks per visitor; None before the first.
         gain_over_random: clicks won over random arms, as a share of theirs; None while too early.
-        random_share: share of new visitors whose arm does not depend on the segment.
+        common_share: share of new visitors whose arm does not depend on the segment.
         clicks_lost: estimated clicks lost against always showing each segment its best arm.
         clicks_lost_at_random: the same, had every visitor been shown a random arm.
         regret_bound: the theory's bound on the expected loss after so many visitors.
@@ -66,7 +66,7 @@ class ExperimentSummary:
     clicks: int
     click_rate: float | None
     gain_over_random: float | None
-    random_share: float
+    common_share: float
     clicks_lost: float
     clicks_lost_at_random: float
     regret_bound: float
@@ -105,7 +105,7 @@ def summarize(
         clicks=board.total_clicks,
         click_rate=board.click_rate,
         gain_over_random=board.gain_over_random,
-        random_share=random_share(board, published),
+        common_share=common_share(board, published),
         clicks_lost=board.lost,
         clicks_lost_at_random=board.lost_at_random,
         regret_bound=regret_bound(experiment, board.visitors),

@@ -92,14 +92,22 @@ def print_summary(found: ExperimentSummary) -> None:
 
     print_table(
         f"{found.experiment}, {found.status}",
-        ("visitors", "clicks", "rate", "over random arms", "random arms", "lost", "bound"),
+        (
+            "visitors",
+            "clicks",
+            "rate",
+            "over random arms",
+            "same for all segments",
+            "lost",
+            "bound",
+        ),
         [
             (
                 found.visitors,
                 found.clicks,
                 found.click_rate,
                 found.gain_over_random,
-                found.random_share,
+                found.common_share,
                 found.clicks_lost,
                 bound_words(found.regret_bound, found.visitors),
             )
@@ -129,9 +137,9 @@ def print_summary(found: ExperimentSummary) -> None:
     )
     print_table(
         "Risk of the next visitor, in nats",
-        ("segment", "risk", "cap", "random arms", "cap reached"),
+        ("segment", "risk", "cap", "same for all segments", "cap reached"),
         [
-            (one.segment, one.risk, one.cap, one.random_share, one.when)
+            (one.segment, one.risk, one.cap, one.common_share, one.when)
             for one in found.segment_risks
         ],
     )

@@ -15,7 +15,7 @@ from deniable import _numbers
 from deniable.analysis.alerts import Alert, alerts
 from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.result_health import Health
-from deniable.analysis.segment_risk import random_share
+from deniable.analysis.segment_risk import common_share
 from deniable.errors import NANO, DeniableError, UnknownNameError
 from deniable.service.http.auth import Service, service_of
 from deniable.service.limits import MAX_DAYS, MAX_NANO
@@ -41,7 +41,7 @@ class Row:
 
     experiment: Experiment
     visitors: int
-    random_share: float
+    common_share: float
     click_rate: float | None
     gain: float | None
     health: Health | None
@@ -118,7 +118,7 @@ def export(request: Request, _viewer: Reader, service: Service) -> Response:
     monitor: Monitor = request.app.state.monitor
     columns = (
         *("experiment", "status", "owner", "tags", "budget_nats", "visitors"),
-        *("random_share", "click_rate", "against_random", "as_designed"),
+        *("common_share", "click_rate", "against_random", "as_designed"),
     )
     return csv_answer(
         "overview",
@@ -131,7 +131,7 @@ def export(request: Request, _viewer: Reader, service: Service) -> Response:
                 " ".join(row.labels.tags),
                 row.experiment.budget,
                 row.visitors,
-                row.random_share,
+                row.common_share,
                 row.click_rate,
                 row.gain,
                 None if row.health is None else row.health.as_designed,
@@ -203,7 +203,7 @@ def _row(
     return Row(
         board.experiment,
         board.visitors,
-        random_share(board, table),
+        common_share(board, table),
         board.click_rate,
         board.gain_over_random,
         health.get(board.experiment.key),
