@@ -14,12 +14,10 @@ pytestmark = pytest.mark.usefixtures("strict_audits", "fixed_entropy")
 def test_one_bandit_for_everybody_learns_commits_nothing_and_is_replayed() -> None:
     with deniable.open("memory:") as service:
         service.firm.set(budget=1)
-        service.experiments.create(
-            "e", arms=["x", "y", "z"], segments=["all"], strategy="unbounded", budget=0
-        )
+        service.experiments.create("e", arms=["x", "y", "z"], strategy="unbounded")
         service.experiments.start("e")
         for number in range(600):
-            decision = service.decide("e", f"v{number}", "all")
+            decision = service.decide("e", f"v{number}")
             if decision.arm == "y" or number % 3 == 0:
                 service.reward(decision.id, 1)
         last = decoded_table(service.experiments.tables("e")[-1].rows, 3)

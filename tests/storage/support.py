@@ -65,6 +65,8 @@ def draft(
         default_arm="arm0",
         attribution_seconds=3600,
         metrics=tuple(metrics),
+        contexts=(),
+        observed=True,
         version=1,
         winner=None,
         table_number=0,

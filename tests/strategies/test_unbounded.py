@@ -131,7 +131,7 @@ def test_its_tables_are_whole_numbers_and_every_arm_has_a_chance() -> None:
 
 
 def test_an_auditor_finds_the_same_table_and_notices_another() -> None:
-    recipe = Recipe("unbounded", (0, 0, 0), (0, 1, 2), cap=1, horizon=10**5, contexts=2)
+    recipe = Recipe("unbounded", (0, 0, 0), (0, 1, 2), cap=1, horizon=10**5, by_context=1)
     shows, rewards = [[500, 400, 300], [200, 300, 400]], [[50, 20, 15], [10, 30, 20]]
     counts = recipe.counts(shows, rewards)
     published = recipe.table(counts)
@@ -142,8 +142,8 @@ def test_an_auditor_finds_the_same_table_and_notices_another() -> None:
         assert recipe.replays(Table(rows, published.unlisted), counts) is same
     assert not recipe.replays(published, recipe.counts(shows, [[50, 20, 15], [10, 31, 20]]))
     # The order of rows is part of the counts.
-    four = replace(recipe, contexts=4)
-    assert four.table(four.counts(shows * 2, rewards * 2)) != recipe.table(
+    pairs = replace(recipe, by_context=2)
+    assert pairs.table(pairs.counts(shows * 2, rewards * 2)) != recipe.table(
         recipe.counts(shows * 2, rewards * 2)
     )
 

@@ -113,7 +113,7 @@ def first_state(evidence: Evidence, pairs: list[tuple[int, int]] | None = None) 
     """
     experiment, (n_segments, n_arms) = evidence.experiment, evidence.began_with
     return new_state(
-        len(experiment.segments),
+        len(experiment.rows),
         len(experiment.arms),
         horizon=max(1.0, (experiment.planned_visitors or USUAL_VISITORS) / n_segments),
         pairs=pairs,
@@ -188,7 +188,7 @@ def evidence_of(
         newest = None if experiment.stopped_at else experiment.table_number - 1
         settled = [one for one in published if one.number != newest]
     n_tables, n_metrics = len(settled), len(experiment.metrics)
-    n_segments, n_arms = len(experiment.segments), len(experiment.arms)
+    n_segments, n_arms = len(experiment.rows), len(experiment.arms)
     place = np.full(max([0, *(one.number for one in published)], default=0) + 1, -1)
     place[[one.number for one in settled]] = np.arange(n_tables)
     position = place[table]
@@ -252,7 +252,7 @@ def _chances(tables: list[PublishedTable], experiment: Experiment) -> FloatArray
 
     An entry is little-endian; its first eight bytes suffice unless it is 2^64 itself.
     """
-    n_segments, n_arms = len(experiment.segments), len(experiment.arms)
+    n_segments, n_arms = len(experiment.rows), len(experiment.arms)
     raw = np.frombuffer(b"".join(one.rows for one in tables), dtype=np.uint8)
     entries = raw.reshape(len(tables), n_segments + 1, n_arms, -1 if tables else 9)
     low = np.ascontiguousarray(entries[..., :8]).view("<u8")[..., 0]

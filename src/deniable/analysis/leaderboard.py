@@ -62,7 +62,7 @@ class Leaderboard:
 
     def __init__(self, experiment: Experiment, cells: Sequence[Cell]) -> None:
         self.experiment = experiment
-        shape = (len(experiment.segments) + 1, len(experiment.arms))
+        shape = (len(experiment.rows) + 1, len(experiment.arms))
         self.shows: FloatArray = np.array([c.shows for c in cells], dtype=float).reshape(shape)
         self.clicks: FloatArray = np.array([c.clicks for c in cells], dtype=float).reshape(shape)
         self._on = np.array([arm.active for arm in experiment.arms])

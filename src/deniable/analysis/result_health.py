@@ -127,7 +127,7 @@ def _drifted(evidence: Evidence) -> list[str]:
     if found.segment not in visible:
         return ["The mean of an arm changed in a small segment."]
     unit = unit_of(experiment.metrics[0].cap)
-    arm, segment = experiment.arms[found.arm].key, experiment.segments[found.segment]
+    arm, segment = experiment.arms[found.arm].key, experiment.rows[found.segment]
     before, since = unit.level(found.rate_before), unit.level(found.rate_since)
     when = times.as_datetime(int(used[found.after - 1][1]))
     return [
@@ -147,7 +147,7 @@ def _novelty(evidence: Evidence) -> list[str]:
     cut = int(np.searchsorted(so_far, planned))
     if cut >= len(so_far):
         return []
-    each = ALPHA / (2 * len(pairs) * len(experiment.segments))
+    each = ALPHA / (2 * len(pairs) * len(experiment.rows))
     sums = (evidence.probabilities, evidence.shows, evidence.rewards[0], evidence.squares[0])
     ends = []
     for part in (slice(0, cut), slice(cut, None)):
@@ -159,7 +159,7 @@ def _novelty(evidence: Evidence) -> list[str]:
     visible = visible_segments(evidence.all_shows, [arm.active for arm in experiment.arms])
     unit = unit_of(experiment.metrics[0].cap)
     return [
-        f"The lift of {names[pairs[row][1]]} for {experiment.segments[j]} was "
+        f"The lift of {names[pairs[row][1]]} for {experiment.rows[j]} was "
         f"{unit.change(early.low[j, row], early.high[j, row])} at first and is "
         f"{unit.change(later.low[j, row], later.high[j, row])} since: perhaps a novelty."
         for j, row in np.argwhere(apart).tolist()

@@ -51,7 +51,7 @@ def result_history(evidence: Evidence, results: Results | None = None) -> Result
     pairs = [(default, arm) for arm in range(len(names)) if arm != default]
     visible = visible_segments(evidence.all_shows, [arm.active for arm in experiment.arms])
     n_pairs = len(names) * (len(names) - 1) // 2
-    n_shown = n_pairs * (len(experiment.segments) + (len(experiment.segments) > 1))
+    n_shown = n_pairs * (len(experiment.rows) + (len(experiment.rows) > 1))
     each = ALPHA / len(experiment.metrics) / n_shown
     lifts: list[Record] = []
     traffic: list[Record] = []
@@ -71,8 +71,8 @@ def result_history(evidence: Evidence, results: Results | None = None) -> Result
                 for name, share in zip(names, shares, strict=True)
             ]
     largest = sorted(visible, key=lambda j: -float(state.visitors[j]))[:MOST_SEGMENTS]
-    places: list[str | None] = [None] if len(experiment.segments) > 1 else []
-    places += [experiment.segments[j] for j in sorted(largest)]
+    places: list[str | None] = [None] if len(experiment.rows) > 1 else []
+    places += [experiment.rows[j] for j in sorted(largest)]
     drawn = {record["segment"] for record in lifts}
     return ResultHistory(
         results=results_of(evidence) if results is None else results,
@@ -109,8 +109,8 @@ def _lifts(
 
     for row in range(len(state.pairs)):
         for j in visible:
-            record(experiment.segments[j], state.visitors[j], row, (j, row), found)
-    if len(experiment.segments) > 1 and state.visitors.sum():
+            record(experiment.rows[j], state.visitors[j], row, (j, row), found)
+    if len(experiment.rows) > 1 and state.visitors.sum():
         weights = segment_shares(state, None)[:, None]
         whole = combine(state.between, weights, planned, state.rate, each, -1.0, exact=False)
         for row in range(len(state.pairs)):

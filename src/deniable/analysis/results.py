@@ -57,13 +57,13 @@ def results_of(evidence: Evidence) -> Results:
     found = verdict(
         state,
         arms=names,
-        segments=experiment.segments,
+        segments=experiment.rows,
         default_arm=experiment.default_arm,
         visitors_per_day=_visitors_per_day(evidence),
         within=_within(state, experiment),
         alpha=alpha,
     )
-    shown = _without_small_cells(found, {experiment.segments[i] for i in visible})
+    shown = _without_small_cells(found, {experiment.rows[i] for i in visible})
     compared = _against_default(state, found.comparisons, experiment, metric, visible)
     unit = unit_of(metric.cap)
     best = next(choice for choice in found.choices if choice.what == "winners")
@@ -76,7 +76,7 @@ def results_of(evidence: Evidence) -> Results:
         sentences=tuple(_worded(shown, unit, evidence)),
         segments=tuple(
             _segment(shown, compared, name, int(state.visitors[j]) if j in visible else None)
-            for j, name in enumerate(experiment.segments)
+            for j, name in enumerate(experiment.rows)
         ),
         whole=tuple(_difference(lift, metric) for lift in found.whole),
         rates=_rates(state, experiment, alpha, metric, sorted(visible)),
@@ -196,7 +196,7 @@ def _against_default(
             low, high = (of.low, of.high)[::sign]
             exact_low, exact_high = (of.exact_low, of.exact_high)[::sign]
             lift = Lift(
-                segment=None if place is None else experiment.segments[place],
+                segment=None if place is None else experiment.rows[place],
                 arm=names[b] if sign > 0 else names[a],
                 against=experiment.default_arm,
                 difference=sign * float(of.estimate[at]),
@@ -208,7 +208,7 @@ def _against_default(
                 stopped=bool(stopped),
             )
             told_here.append(_difference(lift, metric))
-        rows[None if place is None else experiment.segments[place]] = tuple(told_here)
+        rows[None if place is None else experiment.rows[place]] = tuple(told_here)
     return rows
 
 
@@ -241,7 +241,7 @@ def _rates(
                 metric.cap * float(end[j, k]) if cells.ready[j, k] else None
                 for end in (cells.estimate, cells.low, cells.high)
             ]
-            rates.append(Rate(experiment.segments[j], arm.key, int(state.shows[j, k]), *ends))
+            rates.append(Rate(experiment.rows[j], arm.key, int(state.shows[j, k]), *ends))
     return tuple(rates)
 
 
@@ -330,7 +330,7 @@ def _guardrail(evidence: Evidence, number: int, alpha: float, visible: set[int])
     state = evidence.state(number, pairs)
     found = compare(state, alpha=alpha)
     compared = _against_default(state, found, experiment, metric, visible)
-    if len(experiment.segments) == 1:  # the overall result is the same
+    if len(experiment.rows) == 1:  # the overall result is the same
         compared = {None: compared[None]}
     differences = tuple(one for place in compared.values() for one in place)
     unit = unit_of(metric.cap)

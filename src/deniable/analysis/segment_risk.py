@@ -97,7 +97,7 @@ def segment_risks(
 ) -> list[SegmentRisk]:
     """The segments that may be told apart, as the table in force serves them."""
     table = decoded_table(published.rows, len(board.experiment.arms))
-    names = board.experiment.segments
+    names = board.experiment.rows
     return [
         _risk(board, names[i], int(board.shows[i].sum()), table.rows[i], table, now)
         for i in board.visible
@@ -111,7 +111,7 @@ def regret_bound(experiment: Experiment, visitors: int) -> float:
     """
     if visitors < 3 or experiment.strategy not in STRATEGIES:
         return float(visitors)
-    arms, segments = len(experiment.active_arms), len(experiment.segments)
+    arms, segments = len(experiment.active_arms), len(experiment.rows)
     return _bound(experiment.strategy, arms, visitors, experiment.budget, segments)
 
 

@@ -112,7 +112,7 @@ def summarize(
         leaderboard=tuple(board.rows()),
         segments=tuple(_rates(board, position) for position in board.visible),
         segment_risks=() if published is None else tuple(segment_risks(board, published, now)),
-        hidden_segments=len(experiment.segments) - len(board.visible),
+        hidden_segments=len(experiment.rows) - len(board.visible),
         smallest_cell=SMALLEST_CELL,
         history=experiment_history(board, samples, now),
     )
@@ -125,5 +125,5 @@ def _rates(board: Leaderboard, position: int) -> SegmentRates:
         for i, arm in enumerate(board.experiment.arms)
         if arm.active
     }
-    name, visitors = board.experiment.segments[position], int(shows.sum())
+    name, visitors = board.experiment.rows[position], int(shows.sum())
     return SegmentRates(name, visitors, rates, max(rates, key=lambda key: rates[key]))

@@ -51,7 +51,7 @@ def table_in_force(
         before: the one that it replaced; None for the first.
     """
     table = decoded_table(published.rows, len(experiment.arms))
-    rows = [*zip(experiment.segments, table.rows, strict=True)][:MOST_ROWS]
+    rows = [*zip(experiment.rows, table.rows, strict=True)][:MOST_ROWS]
     rows.append(("not listed", table.unlisted))
     shared = [min(column) / SPACE for column in zip(*table.rows, table.unlisted, strict=True)]
     return TableInForce(
@@ -64,7 +64,7 @@ def table_in_force(
             for name, row in rows
         ],
         shared=sum(shared),
-        unlisted=max(0, len(experiment.segments) - MOST_ROWS),
+        unlisted=max(0, len(experiment.rows) - MOST_ROWS),
     )
 
 

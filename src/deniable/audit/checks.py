@@ -73,6 +73,8 @@ def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator
             if promise.version_grade == ACROSS_TIME
             else "a tracker that knows when the visitor first came"
         )
+        if not promise.bounded:
+            who = "a tracker that knows the row anyway, which is no secret"
         tables = f"{proof.n_tables:,} published table{'s' if proof.n_tables != 1 else ''}"
         moved = (
             "is shown to some segments and never to others"

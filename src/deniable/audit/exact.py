@@ -3,14 +3,16 @@
 For a shown arm j, let ``most_j`` and ``least_j`` be the largest and the smallest probability with
 which any visitor can be shown it. Within one table, over segments, listed or not, a tracker that
 knows when the visitor first came can move its odds by at most most_j / least_j; over all tables of
-a version, one that does not know it. The promise is kept if that fraction is at most a rational
-number below e^budget_j. Strategies of the grade "across time" also have a band, fixed at the start,
-whose ratio bounds every table that they can ever publish.
+a version, one that does not know it. Where rows need no bound (contexts, unobserved visits), each row
+is checked alone: its visitors all have the same chances. The promise is kept if that fraction is at
+most a rational number below e^budget_j. Strategies of the grade "across time" also have a band,
+fixed at the start, whose ratio bounds every table that they can ever publish.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -19,7 +21,7 @@ from deniable._types import JsonObject
 from deniable.audit.promise import Promise
 from deniable.errors import NANO
 from deniable.privacy.exact import SPACE, exp_floor
-from deniable.privacy.tables import Table
+from deniable.privacy.tables import Row, Table
 
 ACROSS_TIME = "across time"
 
@@ -176,7 +178,13 @@ def _version_proof(promise: Promise, version: int, *, replay: bool) -> VersionPr
 
 
 def _arm_proof(promise: Promise, arm: int, tables: list[Table]) -> ArmProof:
-    extremes = [_extremes(table, arm) for table in tables]
+    extremes = [
+        _extremes(rows, arm)
+        for table in tables
+        for rows in (
+            [(*table.rows, table.unlisted)] if promise.bounded else [(row,) for row in table.rows]
+        )
+    ]
     alone = [_ratio(low, high) for low, high in extremes]
     most, least = max(high for _, high in extremes), min(low for low, _ in extremes)
     budget = promise.budgets_nano[arm]
@@ -192,8 +200,8 @@ def _arm_proof(promise: Promise, arm: int, tables: list[Table]) -> ArmProof:
     )
 
 
-def _extremes(table: Table, arm: int) -> tuple[int, int]:
-    column = [row[arm] for row in (*table.rows, table.unlisted)]
+def _extremes(rows: Sequence[Row], arm: int) -> tuple[int, int]:
+    column = [row[arm] for row in rows]
     return min(column), max(column)
 
 

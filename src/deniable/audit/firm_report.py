@@ -30,6 +30,7 @@ class TableTally:
         self._budgets = [promise.budget_nano if own is None else own for _, own, _ in promise.arms]
         self._bounds = [exp_floor(budget) for budget in self._budgets]
         known = TABLE_RULES.get(promise.strategy)
+        self._bounded = promise.bounded
         self._across = known is not None and known.grade == ACROSS_TIME
         self._extremes: dict[int, list[tuple[int, int]]] = {}  # of the tables in one band
         self.worst_over_bound = Fraction(0)
@@ -40,7 +41,8 @@ class TableTally:
         columns = list(zip(*table.rows, table.unlisted, strict=True))
         extremes = [(min(column), max(column)) for column in columns]
         number = chained.number
-        self._check(f"table {number}", extremes)
+        if self._bounded:
+            self._check(f"table {number}", extremes)
         ratios = [Fraction(most, least or 1) if most else Fraction(1) for least, most in extremes]
         stated = [Fraction(text) for text in chained.ratios]
         stated += [Fraction(1)] * (

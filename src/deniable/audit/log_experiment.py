@@ -132,7 +132,7 @@ def _audited_table(chained: promises.Promise, row: LogRow) -> AuditedTable:
         detail["counts"].encode(),
         decisions=detail["decisions"],
         published_at=row.time or 0,
-        n_segments=len(chained.segments),
+        n_segments=len(chained.rows),
         n_arms=len(chained.arms),
     )
 

@@ -11,6 +11,7 @@ from deniable import _validation as check
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
 from deniable.privacy.epochs import Epochs, epochs_of, last_due
 from deniable.privacy.tables import Band, Row, Table, neutral_row, stored_table
+from deniable.storage.records import rows_by_context
 from deniable.storage.table_counts import stored_cut
 from deniable.strategies import TABLE_RULES
 from deniable.strategies.recipe import Recipe
@@ -137,6 +138,8 @@ class Promise:
         neutral: the neutral row of each version, oldest first; by default the band's, or equal chances
             without a band.
         restarts: numbers of the tables with whose decisions counts ended, to begin again from zero.
+        by_context: number of rows of each context; 0 without contexts. `segments` names the rows.
+        bounded: whether the rows of a table must keep the budgets; see `storage.promises.Promise`.
 
     >>> promise = Promise("checkout", ("old", "new"), ("a", "b"), (10**9, 10**9), "dynamic")
     >>> promise.budget_nano, promise.grade
@@ -156,6 +159,8 @@ class Promise:
     attribution_seconds: int | None = None
     neutral: tuple[Row, ...] = ()
     restarts: tuple[int, ...] = ()
+    by_context: int = 0
+    bounded: bool = True
 
     def __post_init__(self) -> None:
         check.distinct("arms", self.arms, 2)
@@ -194,7 +199,7 @@ class Promise:
         return cls(
             name=told.key,
             arms=tuple(key for key, _, _ in told.arms),
-            segments=told.segments,
+            segments=told.rows,
             budgets_nano=tuple(
                 told.budget_nano if budget is None else budget for _, budget, _ in told.arms
             ),
@@ -210,7 +215,9 @@ class Promise:
             },
             tables=tuple(tables),
             arms_since=since,
-            segments_since=told.segments_since,
+            segments_since=told.rows_since,
+            by_context=rows_by_context(told.contexts, told.segments),
+            bounded=told.bounded,
             attribution_seconds=told.attribution_seconds,
             neutral=told.neutral,
             restarts=told.restarts,
@@ -257,6 +264,7 @@ class Promise:
             active=self.versions[version],
             cap=self.cap,
             horizon=horizon,
+            by_context=self.by_context,
         )
 
     def replays(self, published: AuditedTable) -> bool:

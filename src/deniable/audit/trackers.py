@@ -80,7 +80,7 @@ def proven_risk(
             wider.
     """
     limits = _limits_at_any_look if every_look else _intervals
-    usable = log.row >= 0
+    usable = (log.row >= 0) & promise.bounded
     together = promise.groups()
     apart = np.array([together[number] for number in log.table.tolist()], dtype=np.int64)
     version_of = {published.number: published.version for published in promise.tables}
@@ -182,8 +182,11 @@ class Beliefs:
 
 
 def realized_beliefs(promise: Promise, log: DecisionLog) -> Beliefs | None:
-    """Apply Bayes' rule to every listed visitor; None with fewer than two segments or no visitors."""
-    listed = log.where(log.row >= 0)
+    """Apply Bayes' rule to every listed visitor.
+
+    Returns None with fewer than two segments, without visitors, or where rows need no bound.
+    """
+    listed = log.where((log.row >= 0) & promise.bounded)
     if not listed.size:
         return None
     recent = np.zeros(listed.size, dtype=bool)

@@ -178,7 +178,7 @@ def _promise(connection: Connection, experiment: Experiment) -> Promise:
             table.counts,
             decisions=table.decisions,
             published_at=times.as_stored(table.published_at),
-            n_segments=len(chained_promise.segments),
+            n_segments=len(chained_promise.rows),
             n_arms=len(chained_promise.arms),
         )
         for table in experiments.published(connection, experiment)
@@ -346,7 +346,7 @@ def _lines(
             if wrong_table is not None:
                 problems.setdefault(identity, []).append(f"table {stored.number} {wrong_table}")
             elif promised is not None and identity in tallies:
-                shape = len(said[identity].segments), len(said[identity].arms)
+                shape = len(said[identity].rows), len(said[identity].arms)
                 table = stored_table(stored.rows, stored.counts, *shape)
                 tallies[identity].add(table, promised)
     for identity, number in missing:

@@ -96,13 +96,15 @@ class JobBatch:
     def decide(self, state: ExperimentState, jobs: Sequence[DecideJob]) -> None:
         """Answer the jobs of one running or paused experiment, drawing arms for new visitors."""
         names = [normalised(name) for job in jobs for name in job.visitors]
-        visitors = list(map(state.visitor_hash, names))
+        contexts = _contexts(state, jobs)
+        hashes = state.visitor_hashes
+        visitors = [hashes[place](name) for place, name in zip(contexts, names, strict=True)]
         segments = [segment for job in jobs for segment in job.segments]
         answers = self._known(state, visitors)
         new: dict[bytes, tuple[str, int]] = {}
-        for visitor, name, segment in zip(visitors, names, segments, strict=True):
+        for visitor, name, place, segment in zip(visitors, names, contexts, segments, strict=True):
             if visitor not in answers and visitor not in new:
-                new[visitor] = (name, state.segments.get(segment, UNKNOWN_SEGMENT))
+                new[visitor] = (name, state.row(place, segment))
         if new:
             self._draw(state, new, answers)
         self._answered(state)
@@ -189,7 +191,7 @@ class JobBatch:
         new: dict[bytes, tuple[str, int]],
         answers: dict[bytes, Decision],
     ) -> None:
-        """Draw, chain, insert and answer decisions for all new visitors (hash -> name, segment)."""
+        """Draw, chain, insert and answer decisions for all new visitors (hash -> name, row)."""
         roles = self._roles(state, new)
         # Sorted by key: two writers with the same visitors wait for each other instead of
         # deadlocking.
@@ -259,14 +261,25 @@ class JobBatch:
             yield Count(state.id, table, role, segment, arm, metric, writer, *sums)
         for state, events in self._events.items():
             mine = sum(cell[0] is state for cell in self._counts)
-            most = (len(state.segments) + 1) * len(state.arm_keys)
+            most = (len(state.rows) + 1) * len(state.arm_keys)
             others = (
                 Count(state.id, state.table_number, Role.MEMBER, segment, arm, 0, writer, *_NOTHING)
-                for segment in range(UNKNOWN_SEGMENT, len(state.segments))
+                for segment in range(UNKNOWN_SEGMENT, len(state.rows))
                 for arm in range(len(state.arm_keys))
                 if (state, state.table_number, Role.MEMBER, segment, arm, 0) not in self._counts
             )
             yield from islice(others, max(0, min(events, most) - mine))
+
+
+def _contexts(state: ExperimentState, jobs: Sequence[DecideJob]) -> list[int]:
+    """Return the position of each visitor's context; 0 where it is missing or not listed."""
+    places: list[int] = []
+    for job in jobs:
+        if job.contexts is None or len(state.contexts) < 2:
+            places += [0] * job.size
+        else:
+            places += [state.contexts.get(context, 0) for context in job.contexts]
+    return places
 
 
 def randomness(visitors: int) -> bytes:
@@ -286,7 +299,7 @@ def drawn(
 
     Args:
         state: the experiment.
-        visitors: visitor hashes with the index of the segment and the role.
+        visitors: visitor hashes with the index of the row and the role.
         random: of `randomness`.
         now: the time of the batch.
         writer: the writer that owns the chain.

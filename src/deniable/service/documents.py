@@ -364,7 +364,7 @@ def _tables(
                 row.counts,
                 decisions=row.decisions,
                 published_at=row.published_at,
-                n_segments=len(promise.segments),
+                n_segments=len(promise.rows),
                 n_arms=len(promise.arms),
             )
         )

@@ -16,6 +16,7 @@ from deniable.service.limits import (
     LONGEST_EXPERIMENT_KEY,
     MAX_ARMS,
     MAX_BUDGET,
+    MAX_CONTEXTS,
     MAX_HOLDOUT,
     MAX_METRICS,
     MAX_PLANNED_VISITORS,
@@ -25,8 +26,9 @@ from deniable.service.limits import (
 )
 from deniable.service.table_making import first_table, recipe_of
 from deniable.storage import times
-from deniable.storage.records import MICRO, Arm, Experiment, Metric
-from deniable.strategies import TABLE_RULES
+from deniable.storage.records import MICRO, OTHER, Arm, Experiment, Metric
+from deniable.strategies import DEFAULT_STRATEGY, TABLE_RULES
+from deniable.strategies.unbounded import Unbounded
 
 RESERVED_KEYS = ("experiment", "firm", "log")
 """Keys that new experiments may not have, because `deniable audit` gives them another meaning."""
@@ -61,8 +63,10 @@ def draft(
     *,
     arms: Sequence[str | NewArm],
     segments: Sequence[str],
+    contexts: Sequence[str] = (),
+    observed: bool = True,
     budget: float | None,
-    strategy: str,
+    strategy: str | None,
     planned_visitors: int | None,
     layer: str | None,
     holdout: float,
@@ -77,13 +81,16 @@ def draft(
     keys = [_key("arms", arm.key) for arm in wanted]
     check.distinct("arms", keys, 2)
     names = [_name("segments", name) for name in segments]
-    check.distinct("segments", names, 1)
+    check.distinct("segments", names, 0)
     _at_most("arms", len(keys), MAX_ARMS)
     _at_most("segments", len(names), MAX_SEGMENTS)
+    if strategy is None:
+        strategy = DEFAULT_STRATEGY if names and observed else Unbounded.name
     if strategy not in TABLE_RULES:
         raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(TABLE_RULES))
     kind = TABLE_RULES[strategy]
-    check_rows(strategy, len(keys), len(names))
+    known_anyway = _contexts(contexts)
+    check_rows(strategy, len(keys), len(names), len(known_anyway), observed=observed)
     if not 0 <= holdout <= MAX_HOLDOUT:
         raise InvalidArgumentError("holdout", holdout, f"a share from 0 to {MAX_HOLDOUT}")
     check.distinct("metrics", [_key("metrics", metric.name) for metric in metrics], 1)
@@ -99,7 +106,7 @@ def draft(
         raise InvalidArgumentError("metrics", metrics[0].name, allowed)
     budgets = _arm_budgets(wanted, budget)
     if budgets[0] is not None and not kind.arm_budgets:
-        allowed = f"one budget for all arms with the {strategy} strategy"
+        allowed = f"no budgets of their own with the {strategy} strategy"
         raise InvalidArgumentError("arms", "...", allowed)
     if default_arm is not None and default_arm not in keys:
         raise InvalidArgumentError("default_arm", default_arm, "one of the arms")
@@ -111,6 +118,11 @@ def draft(
         attribution_seconds = check.whole(
             "attribution_seconds", attribution_seconds, 1, MAX_SECONDS
         )
+    if not kind.bounded:
+        if budget:
+            allowed = f"none: the {strategy} strategy commits no budget"
+            raise InvalidArgumentError("budget", budget, allowed)
+        budget = 0.0
     experiment = Experiment(
         id="",
         key=_experiment_key(key),
@@ -131,6 +143,8 @@ def draft(
         default_arm=default_arm or keys[0],
         attribution_seconds=attribution_seconds,
         metrics=tuple(metrics),
+        contexts=() if kind.bounded or names else (OTHER, *known_anyway),
+        observed=observed,
         version=1,
         winner=None,
         table_number=0,
@@ -148,7 +162,9 @@ def draft(
 _FINE: dict[str, JsonObject] = {
     "arms": {"arms": ("a", "b"), "budget": 1.0, "default_arm": None},
     "segments": {"segments": ("a",)},
-    "strategy": {"strategy": "constant"},
+    "contexts": {"contexts": ()},
+    "observed": {"observed": True},
+    "strategy": {"strategy": None},
     "budget": {"budget": 1.0},
     "holdout": {"holdout": 0.0},
     "metrics": {"metrics": (Metric(),)},
@@ -197,6 +213,8 @@ def arguments_of(experiment: Experiment) -> JsonObject:
             for arm in experiment.arms
         ],
         "segments": experiment.segments,
+        "contexts": experiment.contexts[1:],
+        "observed": experiment.observed,
         "budget": None if experiment.arm_specific else _nats(experiment.budget_nano),
         "strategy": experiment.strategy,
         "planned_visitors": experiment.planned_visitors,
@@ -275,20 +293,64 @@ def added_segment(experiment: Experiment, name: str) -> str:
     return checked
 
 
+def added_context(experiment: Experiment, name: str) -> str:
+    """Validate the name of a new context; see `Experiments.add_context`."""
+    if not experiment.contexts:
+        allowed = "an experiment on contexts; this one has segments"
+        raise InvalidArgumentError("context", name, allowed)
+    checked, *_ = _contexts([name])
+    if checked in experiment.contexts:
+        raise InvalidArgumentError("context", name, "a name that the experiment does not list yet")
+    _at_most("contexts", len(experiment.contexts), MAX_CONTEXTS)
+    return checked
+
+
+def _contexts(names: Sequence[str]) -> list[str]:
+    from deniable import _validation as check
+
+    checked = [_name("contexts", name) for name in names]
+    check.distinct("contexts", checked, 0)
+    _at_most("contexts", len(checked), MAX_CONTEXTS)
+    if OTHER in checked:
+        allowed = f"names without {OTHER!r}: visitors without a listed context have that row anyway"
+        raise InvalidArgumentError("contexts", OTHER, allowed)
+    return checked
+
+
 def _check_size(experiment: Experiment, *, more_arms: int = 0, more_segments: int = 0) -> None:
     arms = len(experiment.arms) + more_arms
     segments = len(experiment.segments) + more_segments
     _at_most("arms", arms, MAX_ARMS)
     _at_most("segments", segments, MAX_SEGMENTS)
-    check_rows(experiment.strategy, arms, segments)
+    declared = len(experiment.contexts[1:])
+    check_rows(experiment.strategy, arms, segments, declared, observed=experiment.observed)
 
 
-def check_rows(strategy: str, n_arms: int, n_segments: int) -> None:
-    """Raise InvalidArgumentError if a strategy cannot make, or must not make, tables of this size."""
+def check_rows(
+    strategy: str, n_arms: int, n_segments: int, n_contexts: int, *, observed: bool
+) -> None:
+    """Raise InvalidArgumentError if a strategy cannot make, or must not make, tables with these rows.
+
+    Without a bound between rows, they must be contexts, or segments of unobserved visits.
+    """
     kind = TABLE_RULES[strategy]
     kind.check_size(n_arms, n_segments)
-    if not kind.bounded and n_segments > 1:
-        allowed = f"one segment with the {strategy} strategy, which keeps no bound between rows"
+    if n_contexts and n_segments:
+        allowed = "none besides segments: what trackers know anyway needs no budget, segments do"
+        raise InvalidArgumentError("contexts", n_contexts, allowed)
+    if n_contexts and kind.bounded:
+        allowed = (
+            f"none with the {strategy} strategy, which bounds all rows: trackers know contexts "
+            f"anyway, so use {Unbounded.name}"
+        )
+        raise InvalidArgumentError("contexts", n_contexts, allowed)
+    if kind.bounded and not n_segments:
+        raise InvalidArgumentError("segments", 0, f"1 or more with the {strategy} strategy")
+    if not observed and (kind.bounded or not n_segments):
+        allowed = f"true, or segments with the {Unbounded.name} strategy"
+        raise InvalidArgumentError("observed", False, allowed)
+    if observed and n_segments and not kind.bounded:
+        allowed = f"none with the {strategy} strategy, which keeps no bound between rows"
         raise InvalidArgumentError("segments", n_segments, allowed)
 
 

@@ -222,7 +222,8 @@ class Engine:
             rewards, refused = checked_rewards(states, rewarding)
             unstored = []
             for state in states:
-                mine = deciding.get(state.key, ())
+                asked_for = deciding.get(state.key, ())
+                mine = [job for job in asked_for if job.observed == state.observed]
                 if mine and state.differences:
                     continue
                 if mine and state.serves_draws:
@@ -260,9 +261,8 @@ class Engine:
                 job.answers = [state.unstored(self._key) for _ in job.visitors]
         known = {state.key: state for state in states}
         for key, jobs in deciding.items():
-            refusal = _refusal(key, known.get(key))
-            for job in jobs if refusal is not None else ():
-                job.error = refusal
+            for job in jobs:
+                job.error = _refusal(key, known.get(key), job.observed)
         for state in states:
             if state.key in deciding:
                 state.answered_hour = now // HOUR
@@ -309,8 +309,8 @@ class Engine:
                 job.error = refusal
 
 
-def _refusal(key: str, state: ExperimentState | None) -> DeniableError | None:
-    """Return why this experiment refuses all requests, whatever the segment; None if it does not."""
+def _refusal(key: str, state: ExperimentState | None, observed: bool) -> DeniableError | None:
+    """Return why this experiment refuses a request, whatever the segment; None if it does not."""
     if state is None:
         return UnknownNameError("experiment", key)
     if state.differences:
@@ -318,6 +318,12 @@ def _refusal(key: str, state: ExperimentState | None) -> DeniableError | None:
             f"experiment {key!r} is not served: its stored {', '.join(state.differences)} "
             "is not what the ledger says; run `deniable ledger verify`"
         )
+    if observed and not state.observed:
+        return WrongStateError(
+            f"experiment {key!r} is for visits that nobody observes: ask for it as unobserved"
+        )
+    if state.observed and not observed:
+        return WrongStateError(f"experiment {key!r} is not declared unobserved")
     return None
 
 

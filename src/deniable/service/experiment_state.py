@@ -16,9 +16,15 @@ from sqlalchemy import Connection
 
 from deniable.errors import BrokenPromiseError, EntropyError
 from deniable.privacy.tables import Row, Table, draw, thresholds
-from deniable.service.ids import DecisionIds, VisitorHash, holdout_scope, layer_scope
+from deniable.service.ids import (
+    DecisionIds,
+    VisitorHash,
+    holdout_scope,
+    layer_scope,
+    visitor_scopes,
+)
 from deniable.storage import commitments, experiments, promises
-from deniable.storage.records import SLOTS, Decision, Experiment, Role
+from deniable.storage.records import SLOTS, UNKNOWN_SEGMENT, Decision, Experiment, Role
 from deniable.storage.store import HotTransaction, Store
 
 _serial = count()
@@ -89,8 +95,14 @@ class ExperimentState:
         self.segments: dict[str | None, int] = {
             name: position for position, name in enumerate(experiment.segments)
         }
+        self.contexts: dict[str | None, int] = {
+            name: position for position, name in enumerate(experiment.contexts)
+        }
+        self.observed = experiment.observed
         self.fixed_arm = experiment.winner or experiment.default_arm
-        self.visitor_hash = VisitorHash(key, self.id)
+        self.visitor_hashes = [
+            VisitorHash(key, scope) for scope in visitor_scopes(self.id, experiment.contexts)
+        ]
         self.ids = DecisionIds(key, self.id)
         self._holdout_hash = VisitorHash(key, holdout_scope(self.id))
         self._layer_hash = (
@@ -107,6 +119,13 @@ class ExperimentState:
         if table is not None:
             self.unlisted = thresholds(table.unlisted)
             self.rows = [thresholds(row) for row in table.rows]
+
+    def row(self, context: int, segment: str | None) -> int:
+        """Return the index of a visitor's row: context x segments + segment."""
+        if not self.segments:
+            return context
+        place = self.segments.get(segment, UNKNOWN_SEGMENT)
+        return place if place < 0 else context * len(self.segments) + place
 
     def take_over(self, before: ExperimentState) -> None:
         """Carry over the counters of the previous state."""

@@ -19,6 +19,7 @@ from deniable.service.approvals import Approvals
 from deniable.service.drafts import (
     NewArm,
     added_arm,
+    added_context,
     added_segment,
     arguments_of,
     check_rows,
@@ -48,7 +49,7 @@ from deniable.storage import (
 from deniable.storage.listing import Labels
 from deniable.storage.records import Arm, Experiment, Metric, PublishedTable, Status
 from deniable.storage.store import Store
-from deniable.strategies import DEFAULT_STRATEGY
+from deniable.strategies import TABLE_RULES
 
 T = TypeVar("T")
 
@@ -68,9 +69,11 @@ class Experiments(ExperimentViews):
         key: str,
         *,
         arms: Sequence[str | NewArm],
-        segments: Sequence[str],
+        segments: Sequence[str] = (),
+        contexts: Sequence[str] = (),
+        observed: bool = True,
         budget: float | None = None,
-        strategy: str = DEFAULT_STRATEGY,
+        strategy: str | None = None,
         planned_visitors: int | None = None,
         layer: str | None = None,
         holdout: float = 0.0,
@@ -83,9 +86,15 @@ class Experiments(ExperimentViews):
         Args:
             key: its name, made of letters, digits, `.`, `_` and `-`.
             arms: 2 or more, as keys or `NewArm` objects.
-            segments: the segments that are learned separately, 1 or more.
-            budget: the limit on every visitor's risk, in nats; omit it if the arms have budgets.
-            strategy: how tables are made from counts.
+            segments: the segments that are learned separately.
+            contexts: instead of segments, values that a tracker reads for itself wherever an arm is
+                shown, such as the device. Each is learned separately, and needs no budget.
+            observed: whether third parties may see what visitors are shown. If not, segments need
+                no bound, and only keys with the scope `unobserved` may decide.
+            budget: the limit on every visitor's risk, in nats; omit it if the arms have budgets, or
+                if nothing needs a bound.
+            strategy: how tables are made from counts; by default `dynamic` for segments and
+                `unbounded` for the rest.
             planned_visitors: for information, and for strategies that plan ahead.
             layer: experiments in one layer have different slots and share no visitors.
             holdout: the share of visitors to hold out, from 0 to 0.5.
@@ -101,6 +110,8 @@ class Experiments(ExperimentViews):
             key,
             arms=arms,
             segments=segments,
+            contexts=contexts,
+            observed=observed,
             budget=budget,
             strategy=strategy,
             planned_visitors=planned_visitors,
@@ -354,6 +365,32 @@ class Experiments(ExperimentViews):
 
         return self._changed(add)
 
+    def add_context(self, key: str, context: str) -> Experiment:
+        """List one more context. The next table has a row for it; none is ever removed.
+
+        Until then, its visitors get the mean row of the table in force. In the new context they are
+        drawn for again, as whoever changes the context is.
+
+        Args:
+            key: the experiment, running or paused.
+            context: the new context's name.
+
+        Raises:
+            InvalidArgumentError: it is already listed, or the experiment has segments.
+            WrongStateError: the experiment is neither running nor paused.
+        """
+
+        def add(connection: Connection) -> Experiment:
+            experiment = _in_state(connection, key, "running", "paused")
+            name = added_context(experiment, context)
+            promises.check(connection, experiment)
+            changed = experiments.add_context(connection, experiment, name)
+            detail = promise_entries.add_context_detail(name, changed.table_number)
+            commitments.record(connection, "add_context", changed, **detail)
+            return changed
+
+        return self._changed(add)
+
     def replan(self, budgets_nano: Mapping[str, tuple[int, str]]) -> list[Experiment]:
         """Set new budgets and strategies for drafts, all or none.
 
@@ -415,7 +452,15 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
     if draft.arm_specific:
         raise WrongStateError(f"the arms of {key!r} have budgets of their own")
     changed = experiments.change(connection, draft, budget_nano=budget_nano, strategy=strategy)
-    check_rows(strategy, len(changed.arms), len(changed.segments))
+    check_rows(
+        strategy,
+        len(changed.arms),
+        len(changed.segments),
+        len(changed.contexts[1:]),
+        observed=changed.observed,
+    )
+    if budget_nano and not TABLE_RULES[strategy].bounded:
+        raise InvalidArgumentError("budget", budget_nano / NANO, f"0 with the {strategy} strategy")
     first_table(changed)  # raises unless the table passes the exact check
     check_weights(changed)
     commitments.record(connection, "replan", changed, **promise_entries.replan_detail(changed))

@@ -142,7 +142,7 @@ class DecisionLog:
         return value / MICRO if value % MICRO else value // MICRO
 
     def _segment(self, row: StoredRow) -> str | None:
-        return None if row.segment < 0 else self._experiment.segments[row.segment]
+        return None if row.segment < 0 else self._experiment.rows[row.segment]
 
 
 def opened_privately(path: Path, newline: str | None = None) -> TextIO:

@@ -24,6 +24,7 @@ import hmac
 import os
 import stat
 import unicodedata
+from collections.abc import Sequence
 from hashlib import blake2b, sha256
 from itertools import chain
 from pathlib import Path
@@ -120,6 +121,16 @@ class VisitorHash:
 def visitor_hash(key: bytes, scope: bytes, visitor: str) -> bytes:
     """Return the stored form of one visitor id; use `VisitorHash` for many in the same scope."""
     return VisitorHash(key, scope)(visitor)
+
+
+def visitor_scopes(experiment: bytes, contexts: Sequence[str]) -> list[bytes]:
+    """Return the scopes of an experiment's visitor hashes, one for each context.
+
+    A visitor has an arm in each context, and rows of different contexts cannot be linked. The first
+    context, and an experiment without contexts, has the experiment's id.
+    """
+    own = [b"context" + experiment + sha256(context.encode()).digest() for context in contexts[1:]]
+    return [experiment, *own]
 
 
 def layer_scope(layer: str) -> bytes:

@@ -29,13 +29,19 @@ from deniable.storage.records import MICRO, Decision
 
 @dataclass(slots=True, eq=False)
 class DecideJob:
-    """Decisions for visitors of one experiment, in order."""
+    """Decisions for visitors of one experiment, in order.
+
+    `observed` says whether third parties may see what comes of them: only an experiment of the same
+    kind answers.
+    """
 
     experiment: str
     visitors: Sequence[str]
     segments: Sequence[str | None]
     done: Callable[[Job], None]
     waiter: object = None
+    contexts: Sequence[str | None] | None = None
+    observed: bool = True
     answers: list[Decision] = field(default_factory=list)
     error: Exception | None = None
     since: float = 0.0
@@ -74,6 +80,8 @@ def decide_job(
     segments: Sequence[str | None],
     done: Callable[[Job], None],
     *,
+    contexts: Sequence[str | None] | None = None,
+    observed: bool = True,
     waiter: object = None,
 ) -> DecideJob:
     """Return a validated job; raises InvalidArgumentError. Other errors end up in `job.error`."""
@@ -81,7 +89,9 @@ def decide_job(
         checked_visitor(visitor)
     for segment in segments:
         checked_segment(segment)
-    return DecideJob(experiment, visitors, segments, done, waiter)
+    for context in contexts or ():
+        checked_segment(context, "context")
+    return DecideJob(experiment, visitors, segments, done, waiter, contexts, observed)
 
 
 def reward_job(
@@ -119,15 +129,15 @@ def checked_visitor(visitor: object) -> str:
     )
 
 
-def checked_segment(segment: object) -> str | None:
-    """Validate a segment: any text, or None. Segments need not be listed by the experiment.
+def checked_segment(segment: object, argument: str = "segment") -> str | None:
+    """Validate a segment or context: any text, or None. It need not be listed by the experiment.
 
     No text is refused, because a status must not depend on it. One that is too long to be listed is
-    an unlisted segment.
+    unlisted.
     """
     if segment is None or type(segment) is str:
         return segment
-    raise InvalidArgumentError("segment", "...", "text, or none")
+    raise InvalidArgumentError(argument, "...", "text, or none")
 
 
 def checked_value(value: object) -> int:

@@ -11,6 +11,8 @@ DEFAULT_STORE: Final = "sqlite:///deniable.db"
 
 MAX_ARMS: Final = 256
 MAX_SEGMENTS: Final = 1_000
+MAX_CONTEXTS: Final = 50
+"""Besides `other`."""
 MAX_BUDGET: Final = 40.0
 """Maximum budget in nats. e^40 exceeds what tables in units of 2^-64 can express, so it promises
 nothing.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate, islice, product
 from operator import attrgetter
 from typing import cast
 
@@ -110,17 +110,24 @@ class Rehearsal:
 
     def _second_draws(self, state: ExperimentState) -> Iterator[str]:
         memory, names = _Memory(), _names(VISITORS)
-        segments = [name for name in state.segments if name is not None]
-        first = self._decide(state, memory, names, segments[0])
-        for segment in (*segments, f"unlisted {names[0]}", None):
-            if self._decide(state, memory, names, segment) != first:
-                yield "Visitors who come again with another segment are drawn for again."
+        segments = [*state.segments, f"unlisted {names[0]}", None]
+        known: set[str] = set()
+        for context in state.contexts or (None,):
+            first = self._decide(state, memory, names, segments[0], context)
+            for segment in segments[1:]:
+                if self._decide(state, memory, names, segment, context) != first:
+                    yield "Visitors who come again with another segment are drawn for again."
+                    return
+            ids = {decision.id for decision in first}
+            if ids & known:
+                yield "Visitors keep their arm when their context changes."
                 return
+            known |= ids
 
     def _erased(self, state: ExperimentState) -> Iterator[str]:
         names = _names(VISITORS)
         memory = _Memory(self._tombstones(state, names))
-        self._decide(state, memory, names, next(iter(state.segments)))
+        self._decide(state, memory, names, next(iter(state.segments), None))
         if any(row.role != Role.ERASED for row in memory.rows.values()):
             yield "Visitors who were erased are drawn for at a risk."
 
@@ -128,23 +135,29 @@ class Rehearsal:
         self, state: ExperimentState, promise: Promise, published: AuditedTable
     ) -> Iterator[str]:
         """Draw the first and the last point of every arm, in every row."""
-        segments: list[str | None] = [*promise.segments, None]
-        rows = [*published.table.rows, published.table.unlisted]
+        visits: list[tuple[str | None, str | None]] = [
+            *product(state.contexts or (None,), state.segments or (None,))
+        ]
+        rows = list(published.table.rows)
+        # Whose context or segment is not listed has the row `other`, or that of unlisted segments.
+        visits.append((None, None))
+        rows.append(rows[0] if state.contexts else published.table.unlisted)
         neutral = promise.neutral_row(state.version)
-        for segment, row in zip((*segments, segments[0]), (*rows, neutral), strict=True):
+        for (context, segment), row in zip((*visits, visits[0]), (*rows, neutral), strict=True):
             ends = list(accumulate(row))
             arms = [arm for arm, entry in enumerate(row) if entry]
             points = [point for arm in arms for point in (ends[arm] - row[arm], ends[arm] - 1)]
             names = _names(len(points))
             memory = _Memory(self._tombstones(state, names) if row is neutral else ())
-            self._decide(state, memory, names, segment, points)
+            self._decide(state, memory, names, segment, context, points)
             drawn = [made.shown for made in sorted(memory.rows.values(), key=attrgetter("seq"))]
             if drawn != [arm for arm in arms for _ in range(2)]:
                 yield f"Draws do not follow table {published.number} point by point."
                 return
 
     def _tombstones(self, state: ExperimentState, names: Sequence[str]) -> list[bytes]:
-        return [tombstone(self._key, state.visitor_hash(normalised(name))) for name in names]
+        hashed = state.visitor_hashes[0]
+        return [tombstone(self._key, hashed(normalised(name))) for name in names]
 
     def _decide(
         self,
@@ -152,9 +165,10 @@ class Rehearsal:
         memory: _Memory,
         names: Sequence[str],
         segment: str | None,
+        context: str | None = None,
         points: Sequence[int] | None = None,
     ) -> list[Decision]:
-        """Decide for visitors of one segment, with these points in the order of their draws."""
+        """Decide for visitors of one row, with these points in the order of their draws."""
         left = None if points is None else iter(points)
 
         def chosen(visitors: int) -> bytes:
@@ -172,7 +186,8 @@ class Rehearsal:
             self._key,
             None if left is None else chosen,
         )
-        job = DecideJob(state.key, tuple(names), (segment,) * len(names), lambda _job: None)
+        places = ((segment,) * len(names), lambda _job: None, None, [context] * len(names))
+        job = DecideJob(state.key, tuple(names), *places)
         work.decide(state, (job,))
         return work.answers[0][1]
 

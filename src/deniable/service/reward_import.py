@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 
 from deniable._formatting import listed
 from deniable.errors import InvalidArgumentError
-from deniable.service.ids import DecisionIds, VisitorHash, normalised
+from deniable.service.ids import DecisionIds, VisitorHash, normalised, visitor_scopes
 from deniable.storage import experiments
 from deniable.storage.records import MICRO, Experiment
 
@@ -33,6 +33,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "value": ("value", "reward", "amount"),
     "metric": ("metric", "metric_name"),
     "currency": ("currency",),
+    "context": ("context",),
 }
 """Recognised column names; `columns` can specify others."""
 
@@ -54,6 +55,7 @@ BAD = {
     "wrong metric": "with a metric that the experiment does not have",
     "above the cap": "above the metric's cap",
     "no id": "without an id",
+    "no context": "by visitor without a column of contexts, which the experiment has",
 }
 """Reasons for rejecting a whole file, as shown to the user."""
 
@@ -249,8 +251,13 @@ def _checked(
         else pl.lit(metric, dtype=pl.String)
     )
     value = pl.col("value").cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
+    on_contexts = [one.key for one in known.values() if len(one.contexts) > 1]
+    context = pl.col("context").cast(pl.String) if "context" in rows.columns else pl.lit(None)
     marked = rows.with_columns(
-        identity.alias("identity"), of.cast(pl.String).alias("of"), value.alias("number")
+        identity.alias("identity"),
+        of.cast(pl.String).alias("of"),
+        value.alias("number"),
+        context.alias("context"),
     ).with_columns(
         pl.coalesce(named, pl.col("of").replace_strict(first, default=None)).alias("what")
     )
@@ -270,6 +277,12 @@ def _checked(
         .then(pl.lit("other currency"))
         .when(pl.col("of").is_null())
         .then(pl.lit("unknown"))
+        .when(
+            pl.col("of").is_in(on_contexts)
+            if not by_id and "context" not in rows.columns
+            else False
+        )
+        .then(pl.lit("no context"))
         .when(pl.col("cap").is_null())
         .then(pl.lit("wrong metric"))
         .when(pl.col("micro") > pl.col("cap"))
@@ -281,7 +294,12 @@ def _checked(
     unknown, _ = found.pop("unknown", (0, 0))
     bad = {reason: found[reason] for reason in BAD if reason in found}
     good = marked.filter(pl.col("why").is_null()).select(
-        "of", "identity", "what", pl.col("micro").cast(pl.Int64), pl.lit(by_id).alias("by_id")
+        "of",
+        "identity",
+        "context",
+        "what",
+        pl.col("micro").cast(pl.Int64),
+        pl.lit(by_id).alias("by_id"),
     )
     return good, bad, unknown
 
@@ -314,7 +332,9 @@ def _resolved(
     done = 0
     for (name,), mine in good.group_by("of", maintain_order=True):
         experiment = bytes.fromhex(known[str(name)].id)
-        hashed, ids = VisitorHash(key, experiment), DecisionIds(key, experiment)
+        contexts, ids = known[str(name)].contexts, DecisionIds(key, experiment)
+        first, *own = [VisitorHash(key, scope) for scope in visitor_scopes(experiment, contexts)]
+        hashes = dict(zip(contexts[1:], own, strict=True))
         for start in range(0, len(mine), PROGRESS_ROWS):
             part = mine.slice(start, PROGRESS_ROWS)
             texts = part["identity"].to_list()
@@ -323,7 +343,8 @@ def _resolved(
                 places = {ids.stored(one): one for one in wanted if one}
                 stored = {places[row]: row for row in _stored(connection, experiment, "id", places)}
             else:
-                wanted = [hashed(normalised(text)) for text in texts]
+                named = zip(part["context"].to_list(), texts, strict=True)
+                wanted = [hashes.get(context, first)(normalised(t)) for context, t in named]
                 stored = _stored(connection, experiment, "visitor", set(wanted))
             values = zip(wanted, part["what"].to_list(), part["micro"].to_list(), strict=True)
             found += [

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from sqlalchemy import func, select
 
+from deniable.errors import InvalidArgumentError
 from deniable.service.apikeys import ApiKeys
 from deniable.service.approvals import Approvals
 from deniable.service.audits import Audits
@@ -167,28 +168,60 @@ class Deniable:
 
     # -- decide and reward -------------------------------------------------------------------
 
-    def decide(self, experiment: str, visitor: str, segment: str | None = None) -> Decision:
+    def decide(
+        self,
+        experiment: str,
+        visitor: str,
+        segment: str | None = None,
+        *,
+        context: str | None = None,
+        observed: bool = True,
+    ) -> Decision:
         """Return the arm for this visitor, after it has been stored durably.
 
-        A visitor who already has a decision gets the same one again, whatever the segment.
+        A visitor who already has a decision in this context gets the same one again, whatever the
+        segment.
 
         Args:
             experiment: the experiment's key.
             visitor: your id of the visitor; only its keyed HMAC is stored.
             segment: the visitor's segment; unlisted ones, and None, share one row.
+            context: the value that trackers know, for experiments on contexts; unlisted ones, and
+                None, share the row `other`.
+            observed: False says that no third party sees what comes of this visit, and that the
+                experiment is one of those.
 
         Raises:
             UnknownNameError: there is no such experiment.
+            WrongStateError: the experiment is observed, and this visit is not, or the reverse.
             OverloadedError: the queue is full.
         """
-        return self._decided(experiment, (visitor,), (segment,))[0]
+        contexts = None if context is None else (context,)
+        return self._decided(experiment, (visitor,), (segment,), contexts, observed)[0]
 
     def decide_batch(
-        self, experiment: str, visitors: Iterable[tuple[str, str | None]]
+        self,
+        experiment: str,
+        visitors: Iterable[tuple[str, str | None]],
+        *,
+        contexts: Sequence[str | None] | None = None,
+        observed: bool = True,
     ) -> list[Decision]:
-        """Decide for (visitor, segment) pairs, in order, in one transaction."""
+        """Decide for (visitor, segment) pairs, in order, in one transaction.
+
+        Args:
+            experiment: the experiment's key.
+            visitors: the pairs.
+            contexts: one for each of them; None for none.
+            observed: as in `decide`.
+        """
         pairs = list(visitors)
-        return self._decided(experiment, [v for v, _ in pairs], [s for _, s in pairs])
+        if contexts is not None and len(contexts) != len(pairs):
+            raise InvalidArgumentError(
+                "contexts", len(contexts), f"{len(pairs)}, one for each pair"
+            )
+        segments = [segment for _, segment in pairs]
+        return self._decided(experiment, [v for v, _ in pairs], segments, contexts, observed)
 
     def reward(self, decision: str, value: float, metric: str | None = None) -> None:
         """Record the reward of a decision. Only the first reward per metric counts.
@@ -328,10 +361,17 @@ class Deniable:
         self.close()
 
     def _decided(
-        self, experiment: str, visitors: Sequence[str], segments: Sequence[str | None]
+        self,
+        experiment: str,
+        visitors: Sequence[str],
+        segments: Sequence[str | None],
+        contexts: Sequence[str | None] | None,
+        observed: bool,
     ) -> list[Decision]:
         waiting = _Waiting()
-        job = decide_job(experiment, visitors, segments, waiting)
+        job = decide_job(
+            experiment, visitors, segments, waiting, contexts=contexts, observed=observed
+        )
         self.writer.submit(job)
         if not waiting.finished(self._decide_seconds):
             return self.writer.answer_late(job)

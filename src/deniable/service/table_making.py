@@ -16,7 +16,7 @@ from deniable.privacy.epochs import LEAST_NEW, due_at, epochs_of, last_due
 from deniable.privacy.tables import Row, Table, decoded_table, neutral_row
 from deniable.service.experiment_state import system_bytes
 from deniable.storage import commitments, experiments, promise_entries, promises, times
-from deniable.storage.records import Experiment, PublishedTable
+from deniable.storage.records import Experiment, PublishedTable, rows_by_context
 from deniable.storage.table_counts import (
     ALL_TABLES,
     Cut,
@@ -59,7 +59,7 @@ def growth(connection: Connection, experiment: Experiment) -> Growth:
     in_force = json.loads(experiments.counts_in_force(connection, experiment))
     made_of = stored_cut(in_force, "decisions")
     stored = stored_decisions(connection, experiment, stored_cut(in_force, "stored"))
-    epochs = epochs_of(len(experiment.arms), len(experiment.segments))
+    epochs = epochs_of(len(experiment.arms), len(experiment.rows))
     before, now = sum(made_of.values()), sum(stored.values())
     due = last_due(before, now, epochs)
     left = due_at(due, epochs) - now
@@ -179,12 +179,13 @@ def recipe_of(experiment: Experiment) -> Recipe:
         active=experiment.active,
         cap=experiment.metrics[0].cap_micro,
         horizon=experiment.planned_visitors,
+        by_context=rows_by_context(experiment.contexts, experiment.segments),
     )
 
 
 def first_table(experiment: Experiment) -> Table:
     """Return the table before any visits, checked exactly."""
-    empty = [[0] * len(experiment.arms) for _ in experiment.segments]
+    empty = [[0] * len(experiment.arms) for _ in experiment.rows]
     recipe = recipe_of(experiment)
     return recipe.table(recipe.counts(empty, empty))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,13 +12,21 @@ from sqlalchemy import bindparam, select
 
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.approvals import Approvals
-from deniable.service.ids import DecisionIds, normalised, visitor_hash
+from deniable.service.ids import DecisionIds, normalised, visitor_hash, visitor_scopes
 from deniable.service.jobs import checked_visitor
 from deniable.storage import erasure, experiments, times
 from deniable.storage.account import read_settings, record_answers
 from deniable.storage.account_rules import HOUR
 from deniable.storage.erasure import Erasure
-from deniable.storage.records import MICRO, UNKNOWN_SEGMENT, Decision, Experiment, Role, Status
+from deniable.storage.records import (
+    MICRO,
+    OTHER,
+    UNKNOWN_SEGMENT,
+    Decision,
+    Experiment,
+    Role,
+    Status,
+)
 from deniable.storage.schema import StoredRow, arms, decisions, rewarded_decisions, rewards
 from deniable.storage.schema import experiments as experiment_rows
 from deniable.storage.store import Store
@@ -31,7 +40,7 @@ class StoredDecision:
         experiment: the experiment's key.
         status: status of the experiment.
         decided_at: time of the decision.
-        segment: the given segment; None if the experiment does not list it.
+        segment: the given segment or context; None if the experiment does not list it.
         arm: the shown arm.
         risk: the limit on the visitor's privacy risk, in nats.
         reward: reward of the deciding metric; None if there is none.
@@ -47,17 +56,24 @@ class StoredDecision:
 
 
 class Live(NamedTuple):
-    """A running or paused experiment: its key, whether it has a budget, and the keys of its arms."""
+    """A running or paused experiment: its key, whether it has a budget, its contexts and its arms."""
 
     key: str
     at_risk: bool
+    contexts: list[str]
     arms: list[str]
 
 
 _LIVE = (
-    select(experiment_rows.c.id, experiment_rows.c.key, experiment_rows.c.budget_nano, arms.c.key)
+    select(
+        experiment_rows.c.id,
+        experiment_rows.c.key,
+        experiment_rows.c.budget_nano,
+        experiment_rows.c.contexts,
+        arms.c.key,
+    )
     .join(arms, arms.c.experiment_id == experiment_rows.c.id)
-    .where(experiment_rows.c.status.in_(("running", "paused")))
+    .where(experiment_rows.c.status.in_(("running", "paused")), experiment_rows.c.observed)
     .order_by(experiment_rows.c.created_at, experiment_rows.c.key, arms.c.position)
 )
 _KNOWN = select(
@@ -80,15 +96,17 @@ class VisitorRequests:
         self._approvals = approvals
         self._recorded: dict[bytes, int] = {}  # experiment -> the last hour recorded here
 
-    def decisions(self, visitor: str) -> dict[str, Decision]:
-        """Return this visitor's decisions in running and paused experiments, by experiment key.
+    def decisions(self, visitor: str, context: str | None = None) -> dict[str, Decision]:
+        """Return a visitor's decisions in observed running and paused experiments, by experiment key.
+
+        Of an experiment on contexts, that of the current one.
 
         Never draws. It shows arms, so it counts as an answer: the cost of these experiments counts
         until a window after it.
         """
-        return {experiment.key: decision for experiment, decision in self.known(visitor)}
+        return {experiment.key: decision for experiment, decision in self.known(visitor, context)}
 
-    def known(self, visitor: str) -> list[tuple[Live, Decision]]:
+    def known(self, visitor: str, context: str | None = None) -> list[tuple[Live, Decision]]:
         """Like `decisions`, with details of the experiments. Always takes two statements.
 
         Once an hour, a third one records the answer before it is given.
@@ -96,9 +114,16 @@ class VisitorRequests:
         checked_visitor(visitor)
         with self._store.read() as connection:
             live: dict[bytes, Live] = {}
-            for identity, key, budget_nano, arm in connection.execute(_LIVE):
-                live.setdefault(identity, Live(key, budget_nano > 0, [])).arms.append(arm)
-            wanted = [self._hash(identity, visitor) for identity in live]
+            for identity, key, budget_nano, contexts, arm in connection.execute(_LIVE):
+                if identity not in live:
+                    live[identity] = Live(key, budget_nano > 0, json.loads(contexts), [])
+                live[identity].arms.append(arm)
+            wanted = [
+                self._hashes(
+                    identity, [c for c in known.contexts if c in (OTHER, context)], visitor
+                )[-1]
+                for identity, known in live.items()
+            ]
             rows = connection.execute(_KNOWN, {"ids": list(live), "wanted": wanted}).all()
         self._answered([row.experiment_id for row in rows if live[row.experiment_id].at_risk])
         return [(live[row.experiment_id], self._decision(live, row)) for row in rows]
@@ -121,7 +146,9 @@ class VisitorRequests:
                     .select_from(rewarded_decisions)
                     .where(
                         decisions.c.experiment_id == identity,
-                        decisions.c.visitor == self._hash(identity, visitor),
+                        decisions.c.visitor.in_(
+                            self._hashes(identity, experiment.contexts, visitor)
+                        ),
                     )
                 )
                 found += [_stored_decision(experiment, row) for row in rows]
@@ -141,7 +168,11 @@ class VisitorRequests:
         return erasure.erase(
             self._store,
             self._key,
-            lambda experiment: [self._hash(bytes.fromhex(experiment.id), name) for name in names],
+            lambda experiment: [
+                hashed
+                for name in names
+                for hashed in self._hashes(bytes.fromhex(experiment.id), experiment.contexts, name)
+            ],
         )
 
     def purge(
@@ -197,8 +228,11 @@ class VisitorRequests:
         ids = DecisionIds(self._key, row.experiment_id)
         return Decision(ids.shown(row.id), live[row.experiment_id].arms[row.shown])
 
-    def _hash(self, experiment: bytes, visitor: str) -> bytes:
-        return visitor_hash(self._key, experiment, normalised(visitor))
+    def _hashes(self, experiment: bytes, contexts: Sequence[str], visitor: str) -> list[bytes]:
+        """Return the visitor's stored form in each context."""
+        name = normalised(visitor)
+        scopes = visitor_scopes(experiment, contexts)
+        return [visitor_hash(self._key, scope, name) for scope in scopes]
 
 
 def _stored_decision(experiment: Experiment, row: StoredRow) -> StoredDecision:
@@ -208,7 +242,7 @@ def _stored_decision(experiment: Experiment, row: StoredRow) -> StoredDecision:
         experiment=experiment.key,
         status=experiment.status,
         decided_at=times.as_datetime(row.decided_at),
-        segment=experiment.segments[row.segment] if row.segment >= 0 else None,
+        segment=experiment.rows[row.segment] if row.segment >= 0 else None,
         arm=experiment.arms[row.shown].key,
         risk=risk_nano / NANO,
         reward=None if row.reward is None else row.reward / MICRO,

@@ -267,10 +267,22 @@ class AsyncDecisions:
         experiment: str,
         visitors: Sequence[str],
         segments: Sequence[str | None],
+        contexts: Sequence[str | None] | None = None,
+        *,
+        observed: bool = True,
     ) -> asyncio.Future[list[Decision]]:
         """Decide for these visitors of one experiment. Resolves, in order, once they are durable."""
         future: asyncio.Future[list[Decision]] = self._loop.create_future()
-        self._enqueue(decide_job(experiment, visitors, segments, self._done, waiter=future))
+        job = decide_job(
+            experiment,
+            visitors,
+            segments,
+            self._done,
+            contexts=contexts,
+            observed=observed,
+            waiter=future,
+        )
+        self._enqueue(job)
         return future
 
     def longest_arm(self, experiment: str) -> int:

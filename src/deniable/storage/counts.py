@@ -55,7 +55,7 @@ def sums_of(
 
 def in_order(experiment: Experiment, sums: Mapping[tuple[int, int], Sequence[int]]) -> list[Cell]:
     """Return sums by segment and arm as cells, in declared order; unlisted segments last."""
-    names: list[tuple[int, str | None]] = [*enumerate(experiment.segments), (-1, None)]
+    names: list[tuple[int, str | None]] = [*enumerate(experiment.rows), (-1, None)]
     return [
         Cell(name, arm.key, *sums.get((segment, position), (0, 0, 0)))
         for segment, name in names
@@ -98,7 +98,7 @@ def result_counts(
         rows of the cell's index in an array of tables of these sizes, shows, value and square.
     """
     table = cast(counters.c.table_number, BigInteger)
-    sizes = (len(Role), len(experiment.segments) + 1, len(experiment.arms), len(experiment.metrics))
+    sizes = (len(Role), len(experiment.rows) + 1, len(experiment.arms), len(experiment.metrics))
     places = (counters.c.role, counters.c.segment + 1, counters.c.arm, counters.c.metric)
     cell: ColumnElement[int] = table
     for size, place in zip(sizes, places, strict=True):

@@ -114,6 +114,8 @@ _CHOSEN = (
     "layer",
     "holdout",
     "metrics",
+    "contexts",
+    "observed",
     "default_arm",
     "attribution_seconds",
 )
@@ -127,6 +129,8 @@ def _columns(experiment: Experiment, names: Iterable[str]) -> JsonObject:
         value = getattr(experiment, name)
         if name == "metrics":
             value = json.dumps([metric.plain for metric in value])
+        elif name == "contexts":
+            value = json.dumps(value)
         elif name in ("default_arm", "winner") and value is not None:
             value = next(i for i, arm in enumerate(experiment.arms) if arm.key == value)
         elif isinstance(value, datetime):
@@ -157,7 +161,8 @@ def _insert_segments(
         {"experiment_id": identity, "position": position, "name": name}
         for position, name in enumerate(names, first)
     ]
-    connection.execute(_INSERT_SEGMENTS, rows)
+    if rows:
+        connection.execute(_INSERT_SEGMENTS, rows)
 
 
 def change(connection: Connection, experiment: Experiment, **fields: Any) -> Experiment:
@@ -203,6 +208,11 @@ def add_segment(connection: Connection, experiment: Experiment, name: str) -> Ex
     """Append this segment to the experiment."""
     _insert_segments(connection, bytes.fromhex(experiment.id), len(experiment.segments), [name])
     return change(connection, replace(experiment, segments=(*experiment.segments, name)))
+
+
+def add_context(connection: Connection, experiment: Experiment, name: str) -> Experiment:
+    """Append this context to the experiment."""
+    return change(connection, experiment, contexts=(*experiment.contexts, name))
 
 
 def add_table(connection: Connection, experiment: Experiment, table: PublishedTable) -> Experiment:
@@ -260,14 +270,14 @@ def _published(experiment: Experiment, row: StoredRow) -> PublishedTable:
         published_at=times.as_datetime(row.published_at),
         decisions=row.decisions,
         counts=row.counts,
-        rows=_in_shape(row.rows, row.counts, len(experiment.segments), len(experiment.arms)),
+        rows=_in_shape(row.rows, row.counts, len(experiment.rows), len(experiment.arms)),
     )
 
 
-def _in_shape(rows: bytes, counts: bytes, n_segments: int, n_arms: int) -> bytes:
-    if len(rows) == encoded_size(n_segments, n_arms):  # usually nothing was added since
+def _in_shape(rows: bytes, counts: bytes, n_rows: int, n_arms: int) -> bytes:
+    if len(rows) == encoded_size(n_rows, n_arms):  # usually nothing was added since
         return rows
-    return stored_table(rows, counts, n_segments, n_arms).encoded()
+    return stored_table(rows, counts, n_rows, n_arms).encoded()
 
 
 def counts_in_force(connection: Connection, experiment: Experiment) -> bytes:
@@ -390,6 +400,8 @@ def _experiment(row: StoredRow) -> Experiment:
         default_arm=own[row.default_arm].key,
         attribution_seconds=row.attribution_seconds,
         metrics=tuple(Metric(*one) for one in json.loads(row.metrics)),
+        contexts=tuple(json.loads(row.contexts)),
+        observed=row.observed,
         version=row.version,
         winner=None if row.winner is None else own[row.winner].key,
         table_number=row.table_number,

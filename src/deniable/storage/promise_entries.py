@@ -22,6 +22,8 @@ def create_detail(experiment: Experiment) -> JsonObject:
         "arms": [[arm.key, arm.budget_nano] for arm in experiment.arms],
         "weights": [arm.weight for arm in experiment.arms],
         "segments": list(experiment.segments),
+        "contexts": list(experiment.contexts),
+        "observed": experiment.observed,
         "strategy": experiment.strategy,
         "budget_nano": experiment.budget_nano,
         "layer": experiment.layer,
@@ -80,6 +82,11 @@ def restart_detail(after: int) -> JsonObject:
 def add_segment_detail(segment: str, after: int) -> JsonObject:
     """Entry `add_segment`: its name, and the table in force, which has no row for it."""
     return {"segment": segment, "after": after}
+
+
+def add_context_detail(context: str, after: int) -> JsonObject:
+    """Entry `add_context`: its name, and the table in force, which has no row for it."""
+    return {"context": context, "after": after}
 
 
 def stop_detail(winner: str | None, last_answer: int | None) -> JsonObject:

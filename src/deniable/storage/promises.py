@@ -4,8 +4,8 @@ The columns of `experiments`, `arms` and `segments` can be changed by anyone wit
 the store. The chain cannot, unnoticed. A promise is therefore built from the experiment's entries:
 `create` defines it, `replan` and `redraft` change a draft, `discard` removes one, `start` fixes
 slots, band and neutral row, `switch_off` and `add_arm` make a new version with its own,
-`add_segment` lists one more from the next table on, `restart` lets counts begin again from zero, `stop`
-ends it, and `table` names each published table by its digests.
+`add_segment` and `add_context` list one more from the next table on, `restart` lets counts begin
+again from zero, `stop` ends it, and `table` names each published table by its digests.
 
 `promise_entries.py` defines the content of these entries.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from sqlalchemy import Connection, bindparam, func, or_, select
 
@@ -30,7 +31,7 @@ from deniable.privacy.tables import (
 )
 from deniable.storage.commitments import Entry, checked, linked, linked_query
 from deniable.storage.promise_entries import PromisedTable, promised_table, table_problem
-from deniable.storage.records import Experiment, Metric
+from deniable.storage.records import Experiment, Metric, row_names
 from deniable.storage.schema import Query, commitments, tables
 
 _FORGETTING = ("erase", "purge")
@@ -57,6 +58,7 @@ class Promise:
             record of somebody who is drawn from it again.
         segments_since: the number of the first table that has a row for each segment. Before it,
             visitors of an added segment are served as those of unlisted ones.
+        contexts_since: the same for each context.
     """
 
     key: str
@@ -71,6 +73,8 @@ class Promise:
     metrics: tuple[Metric, ...]
     planned_visitors: int | None
     weights: tuple[int, ...]
+    contexts: tuple[str, ...] = ()
+    observed: bool = True
     slots: bytes | None = None
     band: Band | None = None
     neutral: tuple[Row, ...] = ()
@@ -81,7 +85,24 @@ class Promise:
     tombstones: int = 0
     arms_since: tuple[int, ...] = ()
     segments_since: tuple[int, ...] = ()
+    contexts_since: tuple[int, ...] = ()
     restarts: tuple[int, ...] = ()
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its rows must keep the budget. Contexts, and what nobody observes, need no bound."""
+        return self.observed and bool(self.segments)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The names of its tables' rows; see `records.row_names`."""
+        return row_names(self.contexts, self.segments)
+
+    @property
+    def rows_since(self) -> tuple[int, ...]:
+        """The number of the first table that has each row."""
+        since = product(self.contexts_since or (1,), self.segments_since or (1,))
+        return tuple(max(pair) for pair in since)
 
     def neutral_of(self, version: int) -> Row:
         """Return the neutral row of a version; arms that were added later have no chance in it."""
@@ -149,8 +170,9 @@ def check(connection: Connection, experiment: Experiment) -> Promise:
 
 def check_table(promise: Promise, table: Table) -> None:
     """Raise BrokenPromiseError unless a table keeps the promise's band and each arm's budget."""
-    budgets = [promise.budget_nano if own is None else own for _, own, _ in promise.arms]
-    table.check(budgets)
+    if promise.bounded:
+        budgets = [promise.budget_nano if own is None else own for _, own, _ in promise.arms]
+        table.check(budgets)
     if promise.band is not None and not promise.band.holds((*table.rows, table.unlisted)):
         raise BrokenPromiseError(f"a table of experiment {promise.key!r} is outside of its band")
 
@@ -176,7 +198,7 @@ def chained_table(
         raise BrokenPromiseError(
             f"table {chained.number} of experiment {experiment.key!r} {problem}"
         )
-    return stored_table(row.rows, row.counts, len(promise.segments), len(promise.arms))
+    return stored_table(row.rows, row.counts, len(promise.rows), len(promise.arms))
 
 
 def tombstones_of(connection: Connection, experiment: Experiment) -> int:
@@ -218,6 +240,8 @@ _SAME = (
     "status",
     "winner",
     "planned_visitors",
+    "contexts",
+    "observed",
 )
 """Fields that must be equal in a row and its promise."""
 
@@ -236,10 +260,13 @@ def _whole(detail: JsonObject) -> Promise:
         attribution_seconds=detail["attribution_seconds"],
         metrics=tuple(Metric(*one) for one in detail["metrics"]),
         planned_visitors=detail["planned_visitors"],
+        contexts=tuple(detail["contexts"]),
+        observed=detail["observed"],
         weights=tuple(detail["weights"]),
         neutral=tuple(map(tuple, detail.get("neutral", ()))),
         arms_since=(1,) * len(detail["arms"]),
         segments_since=(1,) * len(detail["segments"]),
+        contexts_since=(1,) * len(detail["contexts"]),
     )
 
 
@@ -318,6 +345,17 @@ def _added_segment(promise: Promise, entry: Entry) -> Promise:
     )
 
 
+def _added_context(promise: Promise, entry: Entry) -> Promise:
+    name, after, last = entry.detail["context"], entry.detail["after"], promise.last_table
+    if not promise.contexts or name in promise.contexts or (last and last.number != after):
+        raise _impossible(entry)
+    return replace(
+        promise,
+        contexts=(*promise.contexts, name),
+        contexts_since=(*promise.contexts_since, after + 1),
+    )
+
+
 def _restarted(promise: Promise, entry: Entry) -> Promise:
     after, last = entry.detail["after"], promise.last_table
     if (last is not None and last.number != after) or after < max(promise.restarts, default=1):
@@ -366,6 +404,7 @@ _EFFECTS: dict[str, Callable[[Promise, Entry], Promise]] = {
     "switch_off": _switched_off,
     "add_arm": _added_arm,
     "add_segment": _added_segment,
+    "add_context": _added_context,
     "restart": _restarted,
     "table": _published,
     "erase": _forgot,

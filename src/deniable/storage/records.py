@@ -14,11 +14,14 @@ from typing import Literal, NamedTuple, TypeAlias
 from deniable.errors import NANO
 
 Status: TypeAlias = Literal["draft", "running", "paused", "stopped"]
-Scope: TypeAlias = Literal["decide", "reward", "read", "draft", "run", "audit", "privacy", "admin"]
+Scope: TypeAlias = Literal[
+    "decide", "unobserved", "reward", "read", "draft", "run", "audit", "privacy", "admin"
+]
 UserRole: TypeAlias = Literal["viewer", "analyst", "manager", "privacy-officer", "admin"]
 
 SCOPES: tuple[Scope, ...] = (
     "decide",
+    "unobserved",
     "reward",
     "read",
     "draft",
@@ -27,9 +30,9 @@ SCOPES: tuple[Scope, ...] = (
     "privacy",
     "admin",
 )
-"""What a caller may do, in order: request arms; report rewards; read; create and
-change drafts; start, stop and change experiments; audit; manage the firm's budget, erasures,
-documents and exports; everything, including people and keys.
+"""What a caller may do, in order: request arms; request those of unobserved visits; report rewards;
+read; create and change drafts; start, stop and change experiments; audit; manage the firm's budget,
+erasures, documents and exports; everything, including people and keys.
 """
 
 ROLES: dict[UserRole, tuple[Scope, ...]] = {
@@ -44,6 +47,9 @@ ROLES: dict[UserRole, tuple[Scope, ...]] = {
 
 UNKNOWN_SEGMENT = -1
 """Stored index of a segment that the experiment does not list."""
+
+OTHER = "other"
+"""The context of visitors whose own is missing or not listed; always the first one."""
 
 MICRO = 1_000_000
 """Millionths in one unit of a reward; rewards are stored as integers in millionths."""
@@ -134,6 +140,26 @@ class Metric:
         return [self.name, self.cap_micro, *([] if self.better == "more" else [self.better])]
 
 
+def row_names(contexts: tuple[str, ...], segments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of a table's rows: segments or labels, contexts, or labels by context.
+
+    The row of a context and a label is context x labels + label.
+
+    >>> row_names((), ("a", "b")), row_names(("other", "phone"), ())
+    (('a', 'b'), ('other', 'phone'))
+    >>> row_names(("other", "phone"), ("~a", "~b"))
+    ('other, ~a', 'other, ~b', 'phone, ~a', 'phone, ~b')
+    """
+    if not contexts or not segments:
+        return contexts or segments
+    return tuple(f"{context}, {segment}" for context in contexts for segment in segments)
+
+
+def rows_by_context(contexts: tuple[str, ...], segments: tuple[str, ...]) -> int:
+    """Return the number of rows of each context; 0 without contexts."""
+    return max(1, len(segments)) if contexts else 0
+
+
 @dataclass(frozen=True)
 class Experiment:
     """One experiment as stored.
@@ -155,6 +181,8 @@ class Experiment:
         default_arm: shown to everyone before the start and after a stop without a winner.
         attribution_seconds: rewards later than this do not count; None for no limit.
         metrics: the rewards to record; the first metric decides.
+        contexts: what trackers know anyway, `OTHER` first; empty if rows are segments alone.
+        observed: whether third parties may see what visitors are shown. If not, segments need no bound.
         version: version of the promise, raised whenever an arm is switched off or added.
         winner: the promoted arm, once stopped with one.
         table_number: the table in force; 0 before the start.
@@ -182,6 +210,8 @@ class Experiment:
     default_arm: str
     attribution_seconds: int | None
     metrics: tuple[Metric, ...]
+    contexts: tuple[str, ...]
+    observed: bool
     version: int
     winner: str | None
     table_number: int
@@ -190,6 +220,11 @@ class Experiment:
     started_at: datetime | None
     stopped_at: datetime | None
     revision: int
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The names of its tables' rows; see `row_names`."""
+        return row_names(self.contexts, self.segments)
 
     @property
     def budget(self) -> float:
@@ -317,8 +352,8 @@ class Commitment:
     Attributes:
         seq: 1, 2, 3, ...
         kind: firm, key, create, redraft, replan, discard, start, table, pause, resume, stop,
-            switch_off, add_arm, add_segment, erase, purge, audit, note, label, document, access,
-            approval, export, settings, restore, clock.
+            switch_off, add_arm, add_segment, add_context, erase, purge, audit, note, label, document,
+            access, approval, export, settings, restore, clock.
         experiment: the key of the experiment, or None for the firm.
         amount_nano: how much of the firm's budget it took.
         detail: further details, JSON.

@@ -75,6 +75,10 @@ experiments = Table(
     Column("default_arm", SmallInteger, nullable=False),
     Column("attribution_seconds", BigInteger),
     Column("metrics", Text, nullable=False),  # JSON; the first one decides
+    Column(
+        "contexts", Text, nullable=False
+    ),  # JSON; "other" is the first; none with segments alone
+    Column("observed", Boolean, nullable=False),  # whether third parties may see its visits
     Column("version", Integer, nullable=False),
     Column("winner", SmallInteger),
     Column("table_number", Integer, nullable=False),  # the table in force; 0 before the first
@@ -183,6 +187,8 @@ decisions = Table(
     # Erasable: all NULL once the visitor is erased; `commitment` then keeps the chain verifiable.
     _id("visitor", nullable=True),  # keyed HMAC
     _id("salt", nullable=True),
+    # Its row of the table, -1 for that of unlisted segments: context x segments + segment, where a
+    # label counts as a segment, and who has no segments or no contexts has one. See `Experiment.rows`.
     Column("segment", SmallInteger),
     Column("shown", SmallInteger),
     # Permanent.

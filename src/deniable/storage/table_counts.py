@@ -102,8 +102,8 @@ def table_counts(
         since: decisions drawn from this table or an earlier one do not count.
     """
     identity = bytes.fromhex(experiment.id)
-    shows = [[0] * len(experiment.arms) for _ in experiment.segments]
-    values = [[0] * len(experiment.arms) for _ in experiment.segments]
+    shows = [[0] * len(experiment.arms) for _ in experiment.rows]
+    values = [[0] * len(experiment.arms) for _ in experiment.rows]
     cells = connection.execute(_BY_CELL, {"identity": identity, "closed": closed, "since": since})
     for segment, arm, count, value in cells.all():
         shows[segment][arm], values[segment][arm] = int(count), int(value)

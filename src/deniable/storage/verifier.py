@@ -414,7 +414,7 @@ class Verifier:
         if problem is not None or promise is None:
             where = f"experiment {promise.key if promise else row.experiment.hex()!r}"
             raise Broken(f"table {row.table} of {where} {problem}")
-        shape = len(promise.segments), len(promise.arms)
+        shape = len(promise.rows), len(promise.arms)
         try:
             table = stored_table(content.rows, content.counts, *shape)
         except BrokenPromiseError as error:
@@ -422,7 +422,7 @@ class Verifier:
         neutral = promise.neutral_of(row.version)
         rows = [_bitmap(entries) for entries in (*table.rows, neutral, table.unlisted)]
         # A segment can have decisions from the table that was in force when it was added.
-        for position, since in enumerate(promise.segments_since):
+        for position, since in enumerate(promise.rows_since):
             if since - 1 > row.table:
                 rows[position] = 0
         self.drawn[place].rows = rows

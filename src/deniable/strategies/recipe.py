@@ -21,7 +21,7 @@ class Recipe:
         active: indices of the active arms; the others are never shown.
         cap: the largest reward of one show.
         horizon: planned number of visitors, if known.
-        contexts: number of contexts among the rows; see `Counts`.
+        by_context: number of rows of each context, which never changes; 0 without contexts.
     """
 
     strategy: str
@@ -29,7 +29,7 @@ class Recipe:
     active: tuple[int, ...]
     cap: int
     horizon: int | None = None
-    contexts: int = 1
+    by_context: int = 0
 
     @property
     def kind(self) -> type[TableRule]:
@@ -51,7 +51,8 @@ class Recipe:
         if len(self.active) < len(self.budgets):
             shows = [[row[arm] for arm in self.active] for row in shows]
             rewards = [[row[arm] for arm in self.active] for row in rewards]
-        return Counts(shows, rewards, self.cap, self.horizon, self.contexts)
+        contexts = len(shows) // self.by_context if self.by_context else 1
+        return Counts(shows, rewards, self.cap, self.horizon, contexts)
 
     def fixed_band(self) -> Band | None:
         """The band of all tables from the start; None if the strategy has none."""

@@ -56,7 +56,8 @@ def test_every_answer_is_the_documented_one(
     service = open_service(f"sqlite:///{tmp_path / 'store.db'}")
     service.firm.set(budget=100.0)
     for key in ("checkout", "hero", "banner"):
-        service.experiments.create(key, arms=["a", "b", "c"], segments=["x"], budget=1.0)
+        kind = {"observed": False} if key == "banner" else {"budget": 1.0}
+        service.experiments.create(key, arms=["a", "b", "c"], segments=["x"], **kind)
         service.experiments.start(key)
     secret, _ = service.keys.create("schemathesis", ["admin"])
     app: Any = create_app(service, Options(log_requests="none"))

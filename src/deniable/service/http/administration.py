@@ -97,6 +97,8 @@ def create_experiment(service: Service, wanted: models.ExperimentRequest) -> mod
         wanted.key,
         arms=[arm.new_arm() for arm in wanted.arms],
         segments=wanted.segments,
+        contexts=wanted.contexts,
+        observed=wanted.observed,
         budget=wanted.budget,
         strategy=wanted.strategy,
         planned_visitors=wanted.planned_visitors,
@@ -227,6 +229,14 @@ def add_segment(
 ) -> models.ExperimentReply:
     """List one more segment. It counts as unlisted until the next table has its own row."""
     return models.ExperimentReply.of(service.experiments.add_segment(key, wanted.segment))
+
+
+@run.post("/experiments/{key}/contexts", status_code=201, responses=problems(404, 409))
+def add_context(
+    service: Service, key: ExperimentKey, wanted: models.ContextRequest
+) -> models.ExperimentReply:
+    """List one more context. It has a row from the next table on, and cannot be removed."""
+    return models.ExperimentReply.of(service.experiments.add_context(key, wanted.context))
 
 
 @admin.get("/keys")

@@ -198,8 +198,8 @@ async def all_flags(service: Service, request: Request) -> Response:
     body = parse_object(
         await request.body(), content_type.encode("latin-1") if content_type else None
     )
-    visitor, _segment = ofrep.context_of(body)
-    found = await asyncio.to_thread(service.visitors.known, visitor)
+    visitor, _segment, context = ofrep.context_of(body)
+    found = await asyncio.to_thread(service.visitors.known, visitor, context)
     reply = {"flags": [ofrep.evaluation(flag.key, decision) for flag, decision in found]}
     blanks = sum(2 * (max(map(len, flag.arms)) - len(decision.arm)) for flag, decision in found)
     return Response(orjson.dumps(reply) + b" " * blanks, media_type="application/json")
@@ -249,22 +249,22 @@ def _document(api: FastAPI, limits: Limits) -> JsonObject:
 
 
 def _hot_paths(limits: Limits) -> JsonObject:
-    decisions = "/v1/experiments/{key}/decisions"
+    batches = [
+        _list_of("visitors", VISITOR_SCHEMA, limits.batch),
+        _list_of("decisions", DECISION_SCHEMA, limits.batch),
+    ]
+    decide = "The arm for a visitor: stored and durable before it is answered."
+    many = "Decisions for many visitors, in order, in one transaction."
+    alone = "The same for an experiment on visits that no third party observes."
+    observed, unobserved = (
+        f"/v1/{kind}/{{key}}/decisions" for kind in ("experiments", "unobserved")
+    )
+    schemas = (VISITOR_SCHEMA, DECISION_SCHEMA)
     return {
-        decisions: _post(
-            "decide",
-            "The arm for a visitor: stored and durable before it is answered.",
-            VISITOR_SCHEMA,
-            DECISION_SCHEMA,
-            keyed=True,
-        ),
-        f"{decisions}/batch": _post(
-            "decide_batch",
-            "Decisions for many visitors, in order, in one transaction.",
-            _list_of("visitors", VISITOR_SCHEMA, limits.batch),
-            _list_of("decisions", DECISION_SCHEMA, limits.batch),
-            keyed=True,
-        ),
+        observed: _post("decide", decide, *schemas, keyed=True),
+        f"{observed}/batch": _post("decide_batch", many, *batches, keyed=True),
+        unobserved: _post("decide_unobserved", alone, *schemas, keyed=True),
+        f"{unobserved}/batch": _post("decide_unobserved_batch", alone, *batches, keyed=True),
         "/v1/rewards": _post(
             "reward",
             "Count the response to a decision, once. Unknown ids get the same answer.",

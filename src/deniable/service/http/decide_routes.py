@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import orjson
@@ -47,6 +47,7 @@ Tell: TypeAlias = Callable[[str, Any], bytes]
 Decided: TypeAlias = "asyncio.Future[list[Decision]]"
 
 _EXPERIMENTS = "/v1/experiments/"
+_UNOBSERVED = "/v1/unobserved/"
 _FLAGS = "/ofrep/v1/evaluate/flags/"
 
 
@@ -92,17 +93,22 @@ class DecideRoutes:
         self._batch_limits = replace(limits, body=max(limits.body, limits.batch * VISITOR_BYTES))
         self._decisions: AsyncDecisions | None = None
         at = ROUTES.index
-        decisions = f"{_EXPERIMENTS}{{key}}/decisions"
-        self._decide = DecideRoute(
-            decisions, at("decide"), "decide", self._decide_one, self._tell_one
+        kinds: tuple[tuple[str, KeyScope, bool], ...] = (
+            (_EXPERIMENTS, "decide", True),
+            (_UNOBSERVED, "unobserved", False),
         )
-        self._decide_batch = DecideRoute(
-            f"{decisions}/batch",
-            at("decide_batch"),
-            "decide",
-            self._decide_many,
-            self._tell_many,
-        )
+        self._keyed: dict[str, tuple[DecideRoute, DecideRoute]] = {}
+        for path, scope, observed in kinds:
+            template = f"{path}{{key}}/decisions"
+            ask, ask_many = (
+                partial(ask, observed=observed) for ask in (self._decide_one, self._decide_many)
+            )
+            self._keyed[path] = (
+                DecideRoute(template, at("decide"), scope, ask, self._tell_one),
+                DecideRoute(
+                    f"{template}/batch", at("decide_batch"), scope, ask_many, self._tell_many
+                ),
+            )
         self._ofrep = DecideRoute(
             f"{_FLAGS}{{key}}",
             at("ofrep"),
@@ -129,12 +135,14 @@ class DecideRoutes:
 
     def find(self, path: str) -> tuple[DecideRoute, str] | None:
         """Return the route of a path and the key in it, or None if the path is not one of these."""
-        if path.startswith(_EXPERIMENTS):
-            rest = path[len(_EXPERIMENTS) :]  # an experiment may itself be called "decisions"
+        for prefix, (one, many) in self._keyed.items():
+            if not path.startswith(prefix):
+                continue
+            rest = path[len(prefix) :]  # an experiment may itself be called "decisions"
             if rest.endswith("/decisions"):
-                return self._decide, rest.removesuffix("/decisions")
+                return one, rest.removesuffix("/decisions")
             if rest.endswith("/decisions/batch"):
-                return self._decide_batch, rest.removesuffix("/decisions/batch")
+                return many, rest.removesuffix("/decisions/batch")
             return None
         route = self._fixed.get(path)
         if route is not None:
@@ -152,7 +160,9 @@ class DecideRoutes:
         caller = await self._authenticator.caller(authorization_of(scope))
         scope[CALLER] = caller.label
         caller.require(route.scope)
-        limits = self._batch_limits if route is self._decide_batch else self._limits
+        if route.scope == "unobserved" and header(scope, b"origin") is not None:
+            raise Problem(403, "browser", "unobserved visits are decided by your server only")
+        limits = self._batch_limits if route.template.endswith("/batch") else self._limits
         body = await read_body(scope, receive, limits)
         if self._service.writer.crowded():  # before parsing, because refusing must be cheap
             raise OverloadedError("too many decisions and rewards are queued")
@@ -162,27 +172,25 @@ class DecideRoutes:
         await send_answer(send, answer)
         return answer.status
 
-    def _decide_one(self, key: str, document: JsonObject) -> Decided:
-        visitor, segment = visitor_and_segment(document)
-        return self._service.decide(known_key(key), (visitor,), (segment,))
+    def _decide_one(self, key: str, document: JsonObject, *, observed: bool = True) -> Decided:
+        return self._service.decide(known_key(key), *visits([document]), observed=observed)
 
     def _tell_one(self, key: str, found: list[Decision]) -> bytes:
         decision, arm = found[0]
         body = orjson.dumps({"decision": decision, "arm": arm})
         return padded(body, (arm,), self._service.longest_arm(key))
 
-    def _decide_many(self, key: str, document: JsonObject) -> Decided:
+    def _decide_many(self, key: str, document: JsonObject, *, observed: bool = True) -> Decided:
         wanted = items(document, "visitors", self._limits.batch)
-        visitors, segments = visitors_and_segments(wanted)
-        return self._service.decide(known_key(key), visitors, segments)
+        return self._service.decide(known_key(key), *visits(wanted), observed=observed)
 
     def _tell_many(self, key: str, found: list[Decision]) -> bytes:
         body = orjson.dumps({"decisions": [{"decision": i, "arm": arm} for i, arm in found]})
         return padded(body, [arm for _, arm in found], self._service.longest_arm(key))
 
     def _decide_flag(self, key: str, document: JsonObject) -> Decided:
-        visitor, segment = context_of(document)
-        return self._service.decide(known_key(key), (visitor,), (segment,))
+        visitor, segment, context = context_of(document)
+        return self._service.decide(known_key(key), (visitor,), (segment,), (context,))
 
     def _tell_flag(self, key: str, found: list[Decision]) -> bytes:
         body = orjson.dumps(evaluation(key, found[0]))
@@ -220,7 +228,7 @@ NOT_BLANK = "".join(
 Without those beyond \\uffff, which dialects of regular expressions write in different ways.
 """
 
-_VISITOR_MEMBERS = frozenset({"visitor", "segment"})
+_VISITOR_MEMBERS = frozenset({"visitor", "segment", "context"})
 _REWARD_MEMBERS = frozenset({"decision", "value"})
 _REWARD_AND_METRIC = frozenset({"decision", "value", "metric"})
 
@@ -236,6 +244,7 @@ VISITOR_SCHEMA: JsonObject = {
             "pattern": NOT_BLANK,
         },
         "segment": {"type": ["string", "null"]},
+        "context": {"type": ["string", "null"]},
     },
 }
 REWARD_SCHEMA: JsonObject = {
@@ -276,24 +285,18 @@ def known_key(key: str) -> str:
     return key
 
 
-def visitor_and_segment(document: object) -> tuple[Any, Any]:
-    """Extract the members of a decision request. The service validates their values."""
-    if type(document) is not dict or not document.keys() <= _VISITOR_MEMBERS:
-        raise _invalid("body", "an object with the members `visitor` and, optionally, `segment`")
-    return document.get("visitor"), document.get("segment")
-
-
-def visitors_and_segments(
-    documents: Sequence[object],
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The same of a batch: all visitors, and all segments."""
-    # Nearly always every one has both members and no other: looked at together.
-    if set(map(type, documents)) == {dict} and set(map(len, documents)) == {2}:  # type: ignore[arg-type]
-        with suppress(KeyError):
-            visitors = tuple([one["visitor"] for one in documents])  # type: ignore[index]
-            return visitors, tuple([one["segment"] for one in documents])  # type: ignore[index]
-    visitors, segments = zip(*map(visitor_and_segment, documents), strict=True)
-    return visitors, segments
+def visits(documents: Sequence[Any]) -> tuple[Sequence[Any], ...]:
+    """Return visitors, segments and contexts. The service validates their values."""
+    for document in documents:
+        if type(document) is not dict or not document.keys() <= _VISITOR_MEMBERS:
+            allowed = "an object with the member `visitor` and, optionally, `segment` and `context`"
+            raise _invalid("body", allowed)
+    # Not tuples of each: one list by member is faster.
+    return (
+        [document.get("visitor") for document in documents],
+        [document.get("segment") for document in documents],
+        [document.get("context") for document in documents],
+    )
 
 
 def decision_and_value(document: object) -> tuple[str, float, str | None]:

@@ -24,6 +24,7 @@ from deniable.service.limits import (
     LONGEST_REASON,
     MAX_ARMS,
     MAX_BUDGET,
+    MAX_CONTEXTS,
     MAX_DAYS,
     MAX_HOLDOUT,
     MAX_LABEL,
@@ -47,7 +48,6 @@ from deniable.storage.records import (
     Scope,
     Status,
 )
-from deniable.strategies import DEFAULT_STRATEGY
 
 Key = Annotated[str, Field(pattern=EXPERIMENT_KEY, max_length=LONGEST_EXPERIMENT_KEY)]
 Budget = Annotated[float, Field(ge=0, le=MAX_BUDGET, allow_inf_nan=False, strict=True)]
@@ -99,6 +99,9 @@ Arms = Annotated[
 """Arms as objects or bare keys."""
 
 
+Contexts = Annotated[list[SegmentName], Field(max_length=MAX_CONTEXTS)]
+
+
 class MetricRequest(_Request):
     """A reward that a new experiment records."""
 
@@ -116,9 +119,11 @@ class ExperimentRequest(_Request):
 
     key: Key
     arms: Arms
-    segments: Annotated[list[SegmentName], Field(min_length=1, max_length=MAX_SEGMENTS)]
+    segments: Annotated[list[SegmentName], Field(max_length=MAX_SEGMENTS)] = []
+    contexts: Contexts = []
+    observed: bool = True
     budget: Budget | None = None
-    strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
+    strategy: Annotated[str, Field(max_length=16)] | None = None
     planned_visitors: Annotated[int, Field(ge=1, le=MAX_PLANNED_VISITORS, strict=True)] | None = (
         None
     )
@@ -133,9 +138,11 @@ class DraftRequest(_Request):
     """Changes to a draft. Only given members change; `null` removes a setting."""
 
     arms: Arms = []
-    segments: Annotated[list[SegmentName], Field(min_length=1, max_length=MAX_SEGMENTS)] = []
+    segments: Annotated[list[SegmentName], Field(max_length=MAX_SEGMENTS)] = []
+    contexts: Contexts = []
+    observed: bool = True
     budget: Budget | None = None
-    strategy: Annotated[str, Field(max_length=16)] = DEFAULT_STRATEGY
+    strategy: Annotated[str, Field(max_length=16)] | None = None
     planned_visitors: Annotated[int, Field(ge=1, le=MAX_PLANNED_VISITORS, strict=True)] | None = (
         None
     )
@@ -183,6 +190,12 @@ class SegmentRequest(_Request):
     """A segment to list."""
 
     segment: SegmentName
+
+
+class ContextRequest(_Request):
+    """A context to list."""
+
+    context: SegmentName
 
 
 class KeyRequest(_Request):
@@ -251,6 +264,8 @@ class ExperimentReply(BaseModel):
     status: Status
     arms: list[ArmReply]
     segments: list[str]
+    contexts: list[str]
+    observed: bool
     strategy: str
     budget: float
     planned_visitors: int | None
@@ -269,7 +284,7 @@ class ExperimentReply(BaseModel):
     @classmethod
     def of(cls, experiment: Experiment) -> ExperimentReply:
         """Convert from the record."""
-        own = ("arms", "holdout", "metrics")
+        own = ("arms", "contexts", "holdout", "metrics")
         taken = {name: getattr(experiment, name) for name in cls.model_fields if name not in own}
         arms = [
             ArmReply(
@@ -283,6 +298,7 @@ class ExperimentReply(BaseModel):
         ]
         return cls(
             arms=arms,
+            contexts=list(experiment.contexts[1:]),
             holdout=experiment.holdout / 1000,
             metrics=list(map(MetricReply.of, experiment.metrics)),
             **taken,

@@ -1,9 +1,9 @@
 """OFREP, the OpenFeature Remote Evaluation Protocol: an experiment is a flag, its arm the variant.
 
-The targeting key is the visitor, and the context's `segment` is the segment. The reason is the same
-for everyone, and the metadata contains only the decision's id, which is needed for rewards. Bulk
-evaluation returns stored decisions and never draws, so that asking for all flags does not enrol a
-visitor.
+The targeting key is the visitor, and the context's `segment` and `context` are what a decision
+needs. The reason is the same for everyone, and the metadata contains only the decision's id, which is
+needed for rewards. Bulk evaluation returns stored decisions and never draws, so that asking for all
+flags does not enrol a visitor. Experiments for unobserved visits are not flags.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def evaluation(key: str, decision: Decision) -> JsonObject:
     }
 
 
-def context_of(document: JsonObject) -> tuple[str, str | None]:
-    """Return visitor and segment of an evaluation request. Other members of the context are ignored."""
+def context_of(document: JsonObject) -> tuple[str, str | None, str | None]:
+    """Return visitor, segment and context of an evaluation request. Other members are ignored."""
     context = document.get("context")
     if type(context) is not dict:
         raise Problem(422, "invalid-argument", "context: expected an object")
@@ -53,7 +53,8 @@ def context_of(document: JsonObject) -> tuple[str, str | None]:
             "invalid-argument",
             f"context.targetingKey: expected up to {LONGEST_NAME} characters",
         )
-    return visitor, checked_segment(context.get("segment"))
+    named = checked_segment(context.get("context"), "context")
+    return visitor, checked_segment(context.get("segment")), named
 
 
 def refusal(key: str | None, problem: Problem) -> tuple[int, bytes]:
