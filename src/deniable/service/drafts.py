@@ -85,7 +85,8 @@ def draft(
     _at_most("arms", len(keys), MAX_ARMS)
     _at_most("segments", len(names), MAX_SEGMENTS)
     if strategy is None:
-        strategy = DEFAULT_STRATEGY if names and observed else Unbounded.name
+        unbounded = contexts or not observed or not (names or budget)
+        strategy = Unbounded.name if unbounded else DEFAULT_STRATEGY
     if strategy not in TABLE_RULES:
         raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(TABLE_RULES))
     kind = TABLE_RULES[strategy]

@@ -15,6 +15,8 @@ from deniable.storage.records import SCOPES, ApiKey, Scope
 ROUTES: list[tuple[str, str, Scope]] = [
     ("POST", DECISIONS, "decide"),
     ("POST", f"{DECISIONS}/batch", "decide"),
+    ("POST", "/v1/unobserved/checkout/decisions", "unobserved"),
+    ("POST", "/v1/unobserved/checkout/decisions/batch", "unobserved"),
     ("POST", "/ofrep/v1/evaluate/flags/checkout", "decide"),
     ("POST", "/ofrep/v1/evaluate/flags", "decide"),
     ("POST", "/v1/rewards", "reward"),
@@ -42,6 +44,7 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("POST", "/v1/experiments/checkout/arms/old/switch-off", "run"),
     ("POST", "/v1/experiments/checkout/arms", "run"),
     ("POST", "/v1/experiments/checkout/segments", "run"),
+    ("POST", "/v1/experiments/checkout/contexts", "run"),
     ("GET", "/v1/experiments/checkout/export", "privacy"),
     ("GET", "/v1/keys", "admin"),
     ("POST", "/v1/keys", "admin"),

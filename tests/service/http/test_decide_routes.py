@@ -99,7 +99,7 @@ def test_unknown_members_are_refused(site: Site) -> None:
 def test_a_failure_is_answered_without_its_message(
     site: Site, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
 ) -> None:
-    def fail(*_: object) -> asyncio.Future[object]:
+    def fail(*_: object, **__: object) -> asyncio.Future[object]:
         future = asyncio.get_running_loop().create_future()
         future.set_exception(error)
         return future

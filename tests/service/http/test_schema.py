@@ -31,6 +31,7 @@ MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGAT
 BEYOND_JSON_SCHEMA = {
     "POST /v1/experiments",
     "POST /v1/experiments/{key}/arms",
+    "POST /v1/experiments/{key}/contexts",
     "POST /v1/experiments/{key}/segments",
     "PUT /v1/experiments/{key}",
     "PUT /v1/experiments/{key}/labels",

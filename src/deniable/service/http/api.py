@@ -315,7 +315,7 @@ def _post(
         responses: JsonObject = {"204": {"description": "Counted, or nothing to count."}}
     else:
         responses = {"200": _response("Answered.", "application/json", reply)}
-    for status in (400, 401, 403, *((404,) if keyed else ()), 413, 415, 503):
+    for status in (400, 401, 403, *((404, 409) if keyed else ()), 413, 415, 503):
         responses[str(status)] = (
             _response("Refused.", "application/json", _OFREP_ERROR)
             if ofrep
