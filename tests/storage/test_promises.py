@@ -96,6 +96,7 @@ def test_every_field_is_compared(connection: Connection) -> None:
         "band": [],
         "arms_since": [],  # the row does not say since when
         "segments_since": [],
+        "contexts_since": [],
         "restarts": [],
         "last_table": ["table_number"],
         "tombstones": ["has_tombstones"],
