@@ -10,6 +10,7 @@ from tests.service.support import running, serving
 from deniable.privacy.exact import exp_floor
 from deniable.service.service import Deniable
 from deniable.storage.records import Role
+from deniable.strategies.recipe import Recipe
 
 BUDGET = 1.0
 
@@ -37,6 +38,24 @@ def test_two_ids_of_one_person_are_two_spends() -> None:
         assert len(members) == 2 * 60 + 2
     pair = Fraction(a[0], b[0]) ** 2
     assert exp_floor(1_000_000_000) < pair <= exp_floor(1_000_000_000) ** 2
+
+
+def test_under_joint_the_second_id_has_no_limit() -> None:
+    """Its table may contain the first one's record: one draw moves the odds by more than e^(2 budget).
+
+    The same holds for a relative with the same segment.
+    """
+    budget, recipe = 0.1, Recipe("joint", (10**8,) * 2, (0, 1), 10**6)
+    shows, rewards = [[26, 28], [27, 18]], [[0, 0], [0, 0]]  # visitors that a tracker sent
+    rows = []
+    for segment in range(2):
+        seen = [[*row] for row in shows], [[*row] for row in rewards]
+        seen[0][segment][0] += 1
+        seen[1][segment][0] += 10**6  # the first id saw arm 0 and clicked
+        table = recipe.table(recipe.counts(*seen))
+        table.check(recipe.budgets)
+        rows.append(table.rows[segment])
+    assert Fraction(rows[1][1], rows[0][1]) > 17 > exp_floor(round(2 * budget * 10**9))
 
 
 def test_the_first_id_kept_with_the_account_is_one_spend() -> None:

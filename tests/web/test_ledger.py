@@ -228,7 +228,7 @@ def test_a_visitor_asks_and_is_erased(site: Site, browser: Browser) -> None:
         expect(page.get_by_role("status")).to_contain_text("1 decision no longer has a visitor")
         page.get_by_label("The visitor’s id").fill("me & <you>")
         page.get_by_role("button", name="Look it up").click()
-        expect(page.get_by_text("Nothing is stored about this id")).to_be_visible()
+        expect(page.get_by_text("No decision is stored for this id")).to_be_visible()
         opened.assert_well_behaved()
     assert site.service.visitors.stored("me & <you>") == []
     assert site.service.ledger.verify().sound

@@ -238,6 +238,9 @@ def test_an_allocation_applied_and_downloaded(site: Site) -> None:
         assert "2 drafts have new budgets" in client.get("/portfolio").text
         table = client.post("/portfolio/allocation.csv", data={"form_token": token, **fields})
         frame = pl.read_csv(io.StringIO(table.text))
+        fields["rows"] = json.dumps([rows[0], {**rows[1], "id": "=1+1"}])
+        formula = client.post("/portfolio/allocation.csv", data={"form_token": token, **fields})
+        assert "\n'=1+1," in formula.text
     direct = allocate(Portfolio.of(rows), 5)
     wanted = dict(zip(direct.portfolio.ids, direct.budgets_nano.tolist(), strict=True))
     assert {e.key: e.budget_nano for e in service.experiments.all()} == wanted

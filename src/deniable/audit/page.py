@@ -152,7 +152,8 @@ def firm_page(found: FirmAudit) -> str:
             f"Whatever a visitor is shown in all experiments of any {days} days together, whoever "
             "watches can change the odds they give to that visitor belonging to any segment by at "
             f"most the factor e^{budget:g} = {exp(min(budget, 700.0)):.4g}. Experiments without a layer "
-            "add up; of a layer only the visitor's own slot counts.",
+            "add up; of a layer only the visitor's own slot counts. Windows add up, too. Several ids of "
+            "one person, and people who are known to have the same segment, add up at least.",
         ),
         picture=None,
         figures=figures,
@@ -258,11 +259,12 @@ def _promise_words(budget: float, across_time: bool) -> tuple[str, ...]:
         "Whoever watches which version of the page a visitor is shown can change the odds they give to "
         f"that visitor belonging to any segment by at most the factor e^{budget:g} = "
         f"{exp(budget):.4g}. Somebody who gave a segment {PRIOR:.0%} before can believe in it with at "
-        f"most {after:.1%} after. One arm is drawn per visitor, once; the visitor keeps it.",
+        f"most {after:.1%} after. One arm is drawn for each id, once; the visitor keeps it. This holds "
+        "given everything about earlier visitors, if their segments are independent of this one's.",
         "This holds whether or not the tracker knows when the visitor first came."
         if across_time
-        else "This holds for a tracker who knows when the visitor first came. One who does not may "
-        "learn more from how the tables changed.",
+        else "This holds for a tracker who knows when the visitor first came. What one who does not "
+        "know it could learn has no limit, because the tables changed.",
     )
 
 

@@ -211,9 +211,9 @@ def _switching(experiment: Experiment, _firm: Firm | None) -> list[str]:
         "The other arms are drawn from new tables, checked against the same budget before anybody "
         "is served. They are a new version of the promise.",
         "Its grade is “given the time”: among visitors who first came after the change, odds move by "
-        f"a factor of at most {factor(experiment.budget)}, as before. A tracker who does not know on "
-        "which day a visitor first came could learn more, because the chances of an arm differ before "
-        "and after the change. The statement and the ledger will say so.",
+        f"a factor of at most {factor(experiment.budget)}, as before. What a tracker who does not know "
+        "on which day a visitor first came could learn has no limit, because the chances of an arm "
+        "differ before and after the change. The statement and the ledger will say so.",
     ]
 
 
@@ -224,8 +224,8 @@ def _adding_arm(experiment: Experiment, _firm: Firm | None) -> list[str]:
         f"version {experiment.version + 1} of the promise.",
         "Its grade is “given the time”: among visitors who first came after the change, odds move by "
         f"a factor of at most {factor(experiment.budget)}, as before. Whoever sees the new arm knows "
-        "that the visitor came after it was added, and a tracker who does not know on which day a "
-        "visitor first came could learn more from the other arms too. The statement and the ledger "
+        "that the visitor came after it was added. What a tracker who does not know on which day a "
+        "visitor first came could learn from the other arms has no limit. The statement and the ledger "
         "will say so.",
         f"Nothing more is committed: {in_nats(experiment.budget_nano / NANO)}, as before.",
     ]

@@ -248,7 +248,7 @@ TERMS: dict[str, str] = {
     "advertising network, a browser extension.",
     "across time": "The promise also holds for a tracker who does not know when a visitor first came.",
     "given the time": "The promise holds for a tracker who knows when a visitor first came. A tracker "
-    "who does not know could learn a little more, because chances change over time.",
+    "who does not know could learn more, without limit, because chances change over time.",
 }
 """Word -> what it means, in at most two sentences."""
 
