@@ -152,7 +152,7 @@ class Environment:
             first,
             self.horizon,
             shares,
-            name=self.name,
+            name=f"{self.name} by {mask.name}",
             arms=self.arms,
             segments=mask.labels_in_order,
             changes=[
