@@ -102,15 +102,15 @@ def settings(count: int = 20) -> list[tuple[Prior, int, int, int, float]]:
         )
         prior = Prior(float(base), float(lift), float(rng.uniform(0.2, 0.9)))
         arms, segments = int(rng.integers(2, 11)), int(rng.integers(2, 9))
-        made.append((prior, arms, segments, int(visitors), float(rng.uniform(0.5, 4.0))))
+        made.append((prior, arms, segments, int(visitors), round(float(rng.uniform(0.5, 4.0)), 2)))
     return made
 
 
 def asos_worlds(file: Path, seed: int) -> list[World]:
     """Return ASOS's experiments with 10,000 visitors or more, in three segments of a stated prior.
 
-    The data has no segments: a segment's rate of an arm is the arm's rate times 1 + SPREAD z. Nearly all
-    differences between arms are then by segment, which is the prior at its most favourable for tailoring.
+    The data has no segments: a segment's rate of an arm is the arm's rate times 1 + SPREAD z, so nearly
+    all differences between arms are by segment. No prior is more favourable for tailoring.
     """
     rng = np.random.default_rng([seed, 14])
     return [

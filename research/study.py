@@ -326,6 +326,7 @@ STUDIES = (
     Study("participation", "Visitors who meet only some experiments", in_paper=False),
     Study("groups", "Experiments that exclude each other", in_paper=False),
     Study("joint", "The joint strategy: what segments share is free", in_paper=False),
+    Study("labels", "One label for life", in_paper=False),
 )
 """All studies; `all` runs them in this order."""
 
