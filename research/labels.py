@@ -188,7 +188,7 @@ def _divided(gains: Gains, strategy: str, budget: float, number: int) -> FloatAr
     )
     first = np.arange(pooled.size) % 2 == 0
     best = [ways[:, half].sum(axis=1).argmax() for half in (~first, first)]
-    return np.where(first, ways[best[0]], ways[best[1]])
+    return np.asarray(np.where(first, ways[best[0]], ways[best[1]]))
 
 
 def _checks(context: Context) -> pl.DataFrame:
@@ -232,10 +232,10 @@ def _checks(context: Context) -> pl.DataFrame:
                 "heterogeneity": prior.heterogeneity,
                 "budget": budget,
                 "labels": told.n_labels,
-                "expected": told.share,
+                "expected": float(told.share),
                 "simulated": share,
                 "error": error,
-                "covered": told.on_surface,
+                "covered": bool(told.on_surface),
             }
         )
     return pl.DataFrame(rows)

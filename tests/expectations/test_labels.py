@@ -67,7 +67,7 @@ def test_the_figures_of_the_specification() -> None:
         shares = [
             expected_on_labels(
                 n_arms, 100_000, 4, base_rate=0.05, lift=0.05**0.5, heterogeneity=0.8, budget=budget
-            ).share
+            ).share.item()
             for n_arms in range(2, 9)
         ]
         assert np.mean(shares) == pytest.approx(expected, abs=0.015)

@@ -100,6 +100,26 @@ def test_another_file_or_mask_begins_anew(tmp_path: Path, monkeypatch: pytest.Mo
     assert read(out)["taste_label"].to_list() == other.labels(frame["visitor"], frame["segment"])
 
 
+def test_a_run_without_first_values_is_not_continued_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "BATCH", 100)
+    firsts, out = tmp_path / "firsts.parquet", tmp_path / "out.csv"
+    source = write(people(300), tmp_path / "in.parquet")
+    label_file(MASK, source, out, key=KEY, first_values=firsts)
+    moved = write(people(300).with_columns(segment=pl.lit("c")), tmp_path / "moved.parquet")
+
+    def stop(rows: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        label_file(MASK, moved, out, key=KEY, progress=stop)
+    label_file(MASK, moved, out, key=KEY, first_values=firsts)
+    frozen = [segment or "c" for segment in people(300)["segment"]]
+    expected = MASK.labels(people(300)["visitor"], frozen)
+    assert read(out)["taste_label"].to_list() == expected
+
+
 def test_the_first_value_counts_in_all_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

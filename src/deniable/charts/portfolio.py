@@ -34,6 +34,7 @@ from deniable.charts.theme import (
 from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation, WhatIf, allocate
 from deniable.portfolio.curves import IntArray
+from deniable.portfolio.labels import LabelComparison
 from deniable.portfolio.problem import TWO_EXPERIMENTS
 from deniable.portfolio.rules import RuleOutcome, compare_rules
 from deniable.portfolio.words import short
@@ -56,12 +57,19 @@ RULE_NAMES = {
 _SHORT = "replace(format(datum.value, '~s'), 'G', 'B')"  # 2B instead of the SI prefix 2G
 
 
-def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int = 25) -> ChartType:
+def allocation_chart(
+    found: Allocation,
+    *,
+    compared: bool = False,
+    label: LabelComparison | None = None,
+    n_points: int = 25,
+) -> ChartType:
     """Chart budgets, marginal gains that meet at lambda, and the what-if curve.
 
     Args:
         found: the allocation.
         compared: add the rules' total regret.
+        label: add what the same budgets lose if they are spent on one label.
         n_points: number of firm budgets on the what-if curve.
     """
     outcomes = compare_rules(found) if compared else []
@@ -75,9 +83,12 @@ def allocation_chart(found: Allocation, *, compared: bool = False, n_points: int
     ]
     if compared:
         panels.append(rules_panel(lost, worded=True).properties(title=PANELS["rules"].title))
+    if label is not None:
+        panels.append(label_panel(label, found.firm_budget))
     chart = alt.concat(*(panel.properties(width=WIDTH) for panel in panels), columns=2, spacing=28)
     chart = chart.resolve_scale(color="independent")
-    wanted = [name for panel in list(PANELS.values())[: len(panels)] for name in panel.datasets]
+    drawn = [*PANELS.values()][: 4 if compared else 3]
+    wanted = [name for panel in drawn for name in panel.datasets]
     return with_datasets(themed(chart), {name: data[name] for name in wanted})
 
 
@@ -302,6 +313,45 @@ def rules_panel(lost: str = "clicks lost", *, worded: bool = False) -> ChartType
         room = base.transform_calculate(regret="1.55 * datum.regret").mark_point(opacity=0)
         bars = bars + words + room
     return bars.properties(height=210)
+
+
+LABEL_COLOURS = {
+    "one bandit for everybody": "#E69F00",
+    "best division": BLUE,
+    "one label": "#009E73",
+}
+"""What is compared with a label -> its colour, in the order of the legend."""
+
+
+def label_panel(compared: LabelComparison, firm_budget: float) -> ChartType:
+    """Chart expected losses by firm budget: divided, on one label, and with no budget."""
+    budgets = compared.firm_budgets
+    lines = {
+        "one bandit for everybody": np.full(budgets.size, compared.pooled),
+        "best division": compared.divided,
+        "one label": compared.label,
+    }
+    records = [
+        record
+        for way, losses in lines.items()
+        for record in rows(firm_budget=budgets, regret=losses, way=way)
+    ]
+    line = (
+        alt.Chart(values(records))
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=alt.X("firm_budget:Q", title="firm budget, in nats", axis=alt.Axis(tickCount=6)),
+            y=alt.Y("regret:Q", title="expected loss", axis=_number()),
+            color=alt.Color(
+                "way:N",
+                scale=alt.Scale(domain=[*LABEL_COLOURS], range=[*LABEL_COLOURS.values()]),
+                legend=alt.Legend(orient="top", title=None, columns=3),
+            ),
+        )
+    )
+    here = alt.Chart(values([{"firm_budget": firm_budget}])).encode(x="firm_budget:Q")
+    rule = here.mark_rule(color=ACCENT, strokeDash=[5, 3], strokeWidth=1.5)
+    return alt.layer(line, rule).properties(title="One label for all experiments", height=HEIGHT)
 
 
 def _number() -> alt.Axis:

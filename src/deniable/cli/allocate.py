@@ -14,6 +14,7 @@ from deniable.cli.printing import AsJson, ChartFile, check_chart, write_chart
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.expectations.prior import SEGMENTS
 from deniable.portfolio.allocation import Allocation, WhatIf
+from deniable.portfolio.labels import LabelComparison, compare_label, label_words
 from deniable.portfolio.participation import RealizedRisk, realized_risk
 from deniable.portfolio.rules import RuleOutcome, compare_rules
 from deniable.portfolio.words import next_gain, next_nat, verdict
@@ -65,6 +66,12 @@ def allocate(
         float | None,
         typer.Option(help="Share of experiments a visitor meets, to show the realized risk."),
     ] = None,
+    label: Annotated[
+        bool,
+        typer.Option(
+            "--label", help="Compare with one label for all experiments; needs base rates."
+        ),
+    ] = False,
     rows: Annotated[int, typer.Option(help="Number of experiments to list; 0 lists all.")] = 25,
     illustration: Annotated[
         bool,
@@ -105,7 +112,12 @@ def allocate(
         )
     found = solve(experiments, firm_budget, regime=regime, reserve=reserve, gap=gap)
     extras = Extras.of(
-        found, compare=compare, what_if=what_if, share=share, participation=participation
+        found,
+        compare=compare,
+        what_if=what_if,
+        share=share,
+        participation=participation,
+        label=label,
     )
     if as_json:
         typer.echo(json.dumps({**found.to_dict(), **extras.to_dict()}, indent=2))
@@ -114,14 +126,16 @@ def allocate(
     if out is not None:
         write_allocation(found, out)
         typer.echo(f"allocation: {out}", err=True)
-    write_chart(lambda: _drawing(None if illustration else found, compare), chart)
+    write_chart(lambda: _drawing(None if illustration else found, extras), chart)
 
 
-def _drawing(found: Allocation | None, compared: bool) -> ChartType:
+def _drawing(found: Allocation | None, extras: Extras) -> ChartType:
     """The chart of an allocation; of the paper's two experiments if there is none."""
     from deniable.charts.portfolio import allocation_chart, two_experiments
 
-    return two_experiments() if found is None else allocation_chart(found, compared=compared)
+    if found is None:
+        return two_experiments()
+    return allocation_chart(found, compared=extras.compared, label=extras.label)
 
 
 _JUDGED = {"expected": "expected loss", "bound": "regret bound"}
@@ -138,6 +152,7 @@ class Extras:
     share: float | None
     share_budget: float | None
     risk: RealizedRisk | None
+    label: LabelComparison | None
 
     @classmethod
     def of(
@@ -148,6 +163,7 @@ class Extras:
         what_if: bool,
         share: float | None,
         participation: float | None,
+        label: bool,
     ) -> Extras:
         """Compute what was asked for."""
         return cls(
@@ -159,6 +175,7 @@ class Extras:
             None
             if participation is None
             else realized_risk(found.portfolio, found.budgets_nano, participation),
+            compare_label(found) if label else None,
         )
 
     def to_dict(self) -> JsonObject:
@@ -188,6 +205,13 @@ class Extras:
                 "mean": self.risk.mean,
                 "quantiles": {str(q): self.risk.quantile(q) for q in QUANTILES},
             }
+        if self.label is not None:
+            told["label"] = {
+                "firm_budget": self.label.firm_budgets.tolist(),
+                "divided_loss": self.label.divided.tolist(),
+                "label_loss": self.label.label.tolist(),
+                "pooled_loss": self.label.pooled,
+            }
         return told
 
 
@@ -205,6 +229,11 @@ def allocation_sections(
         _experiments(found, rows, assumed),
         _rules(extras, total),
         *_optional(extras, total),
+        *(
+            []
+            if extras.label is None
+            else [section("One label for life", label_words(found, extras.label))]
+        ),
         section("Certificate", _certificate(found)),
     ]
 

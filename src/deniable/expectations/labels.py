@@ -13,9 +13,10 @@ from sys import float_info
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from deniable import _validation as check
+from deniable._validation import FloatArray
 from deniable.expectations.expected import expected_loss
 from deniable.expectations.prior import HETEROGENEITY, LIFT
 from deniable.expectations.surface import PERFECT, RANDOM
@@ -25,15 +26,16 @@ WITHOUT_LIMIT = 6.0
 """The largest budget that the surface covers: the joint strategy's bound hardly matters there."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ExpectedOnLabels:
-    """What one experiment gains on labels, at one budget.
+    """What experiments gain on labels, at one budget; arrays of one shape, or one number each.
 
     Attributes:
         budget: G, spent once for all experiments that read the label.
         n_labels: m, the best number of labels for this budget.
-        share: expected gain over random arms, as a share of what perfect information gains.
-        limit: the same if click rates were known.
+        limit: gain over random arms with known click rates, as a share of what perfect information
+            gains.
+        share: the same, expected of a bandit that learns them.
         clicks: expected, of all visitors.
         lost: expected clicks lost against perfect information.
         on_surface: whether the surface was fitted there; elsewhere its edge is taken.
@@ -41,25 +43,27 @@ class ExpectedOnLabels:
 
     budget: float
     n_labels: int
-    share: float
     limit: float
-    clicks: float
-    lost: float
-    on_surface: bool
+    share: FloatArray
+    clicks: FloatArray
+    lost: FloatArray
+    on_surface: NDArray[np.bool_]
 
 
 def expected_on_labels(
-    n_arms: int,
-    horizon: int,
+    n_arms: ArrayLike,
+    horizon: ArrayLike,
     n_segments: int = 2,
     *,
-    base_rate: float,
-    lift: float = LIFT,
+    base_rate: ArrayLike,
+    lift: ArrayLike = LIFT,
     heterogeneity: float = HETEROGENEITY,
     budget: float,
     shares: ArrayLike | None = None,
 ) -> ExpectedOnLabels:
-    """Return what an experiment gains on labels that cost a budget; approximate.
+    """Return what experiments gain on labels that cost a budget; approximate.
+
+    Arms, horizon, base rate and lift broadcast.
 
     Args:
         n_arms: K.
@@ -73,7 +77,7 @@ def expected_on_labels(
 
     >>> prior = {"base_rate": 0.05, "lift": 0.05**0.5, "heterogeneity": 0.8}
     >>> told = expected_on_labels(5, 100_000, 4, **prior, budget=3)
-    >>> round(told.share, 2), round(told.limit, 2), told.n_labels
+    >>> round(float(told.share), 2), round(told.limit, 2), told.n_labels
     (0.73, 0.9, 4)
     """
     nats = check.single("budget", check.nonnegative("budget", budget))
@@ -89,17 +93,13 @@ def expected_on_labels(
     on_labels: dict[str, Any] = {
         **size,
         "n_segments": len(groups),
-        "lift": lift * limit,
+        "lift": np.asarray(lift) * limit,
         "heterogeneity": 1 - labels_alike(channel, sizes, heterogeneity),
         "shares": sizes @ channel,
     }
-
     found = expected_loss("joint", **on_labels, budgets=WITHOUT_LIMIT)
-    possible = max(float(expected_loss(RANDOM, **on_labels).lost), float_info.min)
-    reached = limit * (1 - float(found.lost) / possible)
-    gain = float(expected_loss(RANDOM, **size, lift=lift).lost)
-    perfect = float(expected_loss(PERFECT, **size, lift=lift).clicks)
-    lost = (1 - reached) * gain
-    return ExpectedOnLabels(
-        nats, len(groups), reached, limit, perfect - lost, lost, bool(found.on_surface)
-    )
+    possible = np.maximum(expected_loss(RANDOM, **on_labels).lost, float_info.min)
+    share = limit * (1 - found.lost / possible)
+    lost = (1 - share) * expected_loss(RANDOM, **size, lift=lift).lost
+    perfect = expected_loss(PERFECT, **size, lift=lift).clicks
+    return ExpectedOnLabels(nats, len(groups), limit, share, perfect - lost, lost, found.on_surface)

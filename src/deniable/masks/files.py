@@ -98,13 +98,13 @@ def label_file(
         InvalidArgumentError: a wrong path or column.
         LabelFileError: a bad row, or a file that is not whole. Nothing is written.
     """
-    job = _Job(mask, Path(source), Path(target), visitor, segment, replace)
+    firsts = None if first_values is None else Path(first_values)
+    job = _Job(mask, Path(source), Path(target), visitor, segment, replace, firsts)
     job.check()
-    if first_values is None:
+    if firsts is None:
         return job.write(progress, None)
-    with _locked(Path(first_values)):
-        labels = job.frozen_labels(Path(first_values), key)
-        return job.write(progress, labels)
+    with _locked(firsts):
+        return job.write(progress, job.frozen_labels(firsts, key))
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,7 @@ class _Job:
     visitor: str
     segment: str
     replace: bool
+    first_values: Path | None
 
     @property
     def column(self) -> str:
@@ -233,10 +234,10 @@ class _Job:
         temporary.replace(self.parts / "state.json")
 
     def _work(self) -> list[str]:
-        """Identifies the work: another input, mask or column begins anew."""
+        """Identifies the work: another input, mask, column or file of first values begins anew."""
         stat = self.source.stat()
         file = [str(self.source.resolve()), str(stat.st_size), str(stat.st_mtime_ns)]
-        columns = [self.visitor, self.segment, str(self.replace)]
+        columns = [self.visitor, self.segment, str(self.replace), str(self.first_values)]
         return [*file, *columns, *self.mask.message_head, self.mask.fingerprint]
 
     def _assemble(self) -> None:

@@ -87,19 +87,19 @@ def label_step(
     joint = planned.expected(rate_prior, "joint", budget / numbers)
     gained = numbers * (1 - joint.lost / all_lost - pooled)
     divided = pooled + np.maximum(np.maximum.accumulate(gained), 0) / numbers
-    better = np.flatnonzero(on_labels.share >= divided)
+    better = np.flatnonzero(float(on_labels.share) >= divided)
     return LabelStep(
         budget=budget,
         experiments=experiments,
         n_labels=on_labels.n_labels,
-        gain=on_labels.share,
+        gain=float(on_labels.share),
         limit=on_labels.limit,
         divided_gain=float(divided[experiments - 1]),
         pooled_gain=pooled,
-        clicks=on_labels.clicks,
-        lost=on_labels.lost,
+        clicks=float(on_labels.clicks),
+        lost=float(on_labels.lost),
         break_even=int(numbers[better[0]]) if better.size else None,
-        on_surface=on_labels.on_surface and bool(joint.on_surface.all()),
+        on_surface=bool(on_labels.on_surface) and bool(joint.on_surface.all()),
     )
 
 
