@@ -13,6 +13,7 @@ from deniable.simulation.environment import Environment
 from deniable.simulation.run import simulate
 from deniable.simulation.scenario import make_scenario
 from deniable.strategies.benchmarks import Perfect, Random
+from deniable.strategies.kernel_rules import Simulated
 from deniable.strategies.unbounded import Unbounded
 
 SEGMENTS = ("a", "b", "c")
@@ -101,7 +102,7 @@ def test_changes_of_click_rates_are_masked_too() -> None:
 
 def test_a_bandit_on_labels_gains_what_labels_can_tell() -> None:
     page = Environment(0.05 + 0.02 * np.eye(3), 200_000, segments=SEGMENTS)
-    policies = [Unbounded(), Perfect(), Random()]
+    policies: list[Simulated] = [Unbounded(), Perfect(), Random()]
 
     def shares(world: Environment) -> tuple[float, float]:
         lost = simulate(world, policies, repetitions=4, seed=1, workers=1).summary("regret")["mean"]
