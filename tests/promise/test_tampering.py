@@ -27,6 +27,11 @@ OF_ONE_EXPERIMENT = {
     "layer": "UPDATE experiments SET layer = 'other' WHERE key = 'bad'",
     "holdout": "UPDATE experiments SET holdout = 0 WHERE key = 'bad'",
     "attribution": "UPDATE experiments SET attribution_seconds = 9 WHERE key = 'bad'",
+    "observed": "UPDATE experiments SET observed = 0 WHERE key = 'bad'",
+    "contexts": "UPDATE experiments SET contexts = '[\"other\", \"p\"]' WHERE key = 'bad'",
+    "tombstones": "UPDATE experiments SET has_tombstones = 1 WHERE key = 'bad'",
+    "weight": "UPDATE arms SET weight = 9 WHERE position = 0 AND experiment_id = "
+    "(SELECT id FROM experiments WHERE key = 'bad')",
     "version": "UPDATE experiments SET version = 2 WHERE key = 'bad'",
     "segment name": "UPDATE segments SET name = 'z' WHERE position = 0 AND experiment_id = "
     "(SELECT id FROM experiments WHERE key = 'bad')",

@@ -115,7 +115,8 @@ def exact_checks(promise: Promise, proofs: tuple[VersionProof, ...]) -> Iterator
                 f"Tables {listed(proof.not_due, 5)} were made at another number of decisions than the "
                 "schedule says."
                 if proof.not_due
-                else f"{tables} made at the numbers of decisions that the schedule says.",
+                else f"{tables} made at the numbers of decisions that the schedule says. "
+                f"{proof.skipped:,} of its numbers were skipped, as by a publisher that comes late.",
             )
 
 

@@ -93,6 +93,7 @@ class VersionProof:
         not_replayed: numbers of tables that do not follow from their counts.
         not_due: numbers of tables that were made at another number of decisions than they were due
             at.
+        skipped: how many numbers of the schedule passed without a table.
     """
 
     version: int
@@ -102,6 +103,7 @@ class VersionProof:
     outside_band: tuple[int, ...]
     not_replayed: tuple[int, ...]
     not_due: tuple[int, ...] = ()
+    skipped: int = 0
 
     @property
     def worst(self) -> ArmProof:
@@ -174,6 +176,7 @@ def _version_proof(promise: Promise, version: int, *, replay: bool) -> VersionPr
             published.number for published in mine if replay and not promise.replays(published)
         ),
         not_due=tuple(table.number for table in mine if table.number in promise.not_due()),
+        skipped=sum(promise.skipped().get(table.number, 0) for table in mine),
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from deniable import _validation as check
 from deniable.errors import BrokenPromiseError, InvalidArgumentError
-from deniable.privacy.epochs import Epochs, epochs_of, last_due
+from deniable.privacy.epochs import Epochs, due_at, epochs_of, last_due
 from deniable.privacy.tables import Band, Row, Table, neutral_row, stored_table
 from deniable.storage.records import rows_by_context
 from deniable.storage.table_counts import stored_cut
@@ -305,6 +306,20 @@ class Promise:
             )
             if fell or not due:
                 found.add(table.number)
+        return found
+
+    def skipped(self) -> dict[int, int]:
+        """Return table number -> how many numbers of the schedule passed without a table before it.
+
+        A publisher that comes late skips them. So does one that waits for something.
+        """
+        found: dict[int, int] = {}
+        for before, table in pairwise(self.tables):
+            if table.version == before.version and before.number not in self.restarts:
+                due, epochs = due_at(before.decisions, self.epochs(table)), self.epochs(table)
+                while due < table.decisions:
+                    found[table.number] = found.get(table.number, 0) + 1
+                    due = due_at(due, epochs)
         return found
 
     def epochs(self, published: AuditedTable) -> Epochs:

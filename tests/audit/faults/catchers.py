@@ -296,6 +296,20 @@ def order_of_visits(world: World) -> bool:
     return found[0] != found[1]
 
 
+def clicks_and_tables(world: World) -> bool:
+    """Tables are made at the same numbers of decisions, whoever clicks."""
+    found = []
+    for clicked in (0, 50, 250):
+        with serving("memory:") as service:
+            running(service)
+            for number in range(350):
+                shown = service.decide("checkout", f"v{number}", "a")
+                if number == clicked > 0:
+                    service.reward(shown.id, 1)
+            found.append([table.decisions for table in service.experiments.tables("checkout")])
+    return found != [[0, 100, 200, 300]] * 3
+
+
 def _members(service: Deniable, names: list[str], state: Any) -> set[str]:
     from sqlalchemy import select
 
@@ -303,7 +317,7 @@ def _members(service: Deniable, names: list[str], state: Any) -> set[str]:
 
     with service._store.read() as connection:
         roles = dict(connection.execute(select(decisions.c.visitor, decisions.c.role)).all())
-    return {name for name in names if roles[state.visitor_hash(name)] == 0}
+    return {name for name in names if roles[state.visitor_hashes[0](name)] == 0}
 
 
 def firm_budget(world: World) -> bool:
@@ -360,6 +374,7 @@ CATCHERS: dict[str, Callable[[World], bool]] = {
     "commit before answer": commit_before_answer,
     "shipped durability": shipped_durability,
     "order of visits": order_of_visits,
+    "tables and clicks": clicks_and_tables,
     "firm's budget": firm_budget,
     "time by segment": time_by_segment,
 }

@@ -333,6 +333,22 @@ def _table_after_click(patch: Patch) -> None:
     patch.setattr(table_making, "growth", growth)
 
 
+def _table_waits_for_click(patch: Patch) -> None:
+    """A table that is due is not made before there is a reward since the last one."""
+    real = table_making.growth
+    counted = [0]
+
+    def growth(connection: Any, experiment: Any) -> Any:
+        grown = real(connection, experiment)
+        rewards = connection.execute(select(func.count()).select_from(reward_rows)).scalar()
+        if grown.due is not None and rewards == counted[0]:
+            return grown._replace(due=None, look_after=1)
+        counted[0] = rewards
+        return grown
+
+    patch.setattr(table_making, "growth", growth)
+
+
 def _click(world: World) -> None:
     for number in range(2):
         shown = world.service.decide("checkout", f"clicker-{number}", SEGMENTS[0])
@@ -505,6 +521,12 @@ FAULTS = (
         afterwards=_click,
         running=True,
         checks=("tables when they were due",),
+    ),
+    Fault(
+        "a table that waits until somebody clicks",
+        ("tables and clicks",),
+        _table_waits_for_click,
+        running=True,
     ),
     Fault(
         "a segment served the previous table, which its decisions name",
