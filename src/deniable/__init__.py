@@ -22,6 +22,7 @@ _HOME = {
         "Leak",
         "measure_leak",
     ),
+    "leak.worth": ("worth",),
     "masks.limit": ("design_groups",),
     "masks.mask": ("Mask",),
     "planning.arm_plan": ("plan_arms",),

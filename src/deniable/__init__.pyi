@@ -10,6 +10,7 @@ from deniable.errors import DeniableError as DeniableError
 from deniable.expectations.fit import fit_prior as fit_prior
 from deniable.leak.report import Leak as Leak
 from deniable.leak.report import measure_leak as measure_leak
+from deniable.leak.worth import worth as worth
 from deniable.masks.limit import design_groups as design_groups
 from deniable.masks.mask import Mask as Mask
 from deniable.planning.arm_plan import plan_arms as plan_arms

@@ -49,7 +49,7 @@ def totals(leak: Leak) -> Any:
         (  # this product's own private export
             "experiment,decision,visitor,decided_at,segment,greedy,shown,propensity,reward",
             "experiment=experiment visitor=visitor time=decided_at segment=segment variant=shown "
-            "reward=reward",
+            "reward=reward propensity=propensity",
         ),
         (
             "Segment,Variant,Impressions,Clicks",
@@ -195,17 +195,20 @@ def test_times_of_many_shapes(times: str, tmp_path: Path) -> None:
 
 
 def test_an_aggregated_log_is_the_log_it_stands_for(tmp_path: Path) -> None:
-    """Counts say the same as their rows one by one, halves and all."""
+    """Counts say the same as their rows one by one; only which half a row is in differs."""
     rows = ["segment,variant,clicks"]
     for line in ROWS.splitlines()[1:]:
         segment, variant, count, clicks = line.split(",")
         rows += [f"{segment},{variant},{int(i < int(clicks))}" for i in range(int(count))]
     single, counted = read("\n".join(rows), tmp_path, "one.csv"), read(ROWS, tmp_path)
     for found, other in zip(single.tally.experiments, counted.tally.experiments, strict=True):
-        assert np.array_equal(found.shown, other.shown)
-        assert found.reward is not None
-        assert np.array_equal(found.reward, other.reward)  # type: ignore[arg-type]
-    assert single.to_dict()["budgets"] == counted.to_dict()["budgets"]
+        assert np.array_equal(found.total, other.total)
+        assert found.moments is not None
+        assert other.moments is not None
+        assert np.array_equal(found.moments.sum(axis=1), other.moments.sum(axis=1))
+        assert (other.moments[0].sum(axis=(1, 2)) > 10).all()  # every fold has its part of a row
+        assert (other.moments[1] <= other.moments[0]).all()
+    assert single.todays_reward == counted.todays_reward
 
 
 def test_json_lines_in_blocks_are_the_whole_file(

@@ -37,6 +37,10 @@ def leak(
     reward: Annotated[
         str | None, typer.Option(help=f"{_COLUMN} reward, such as clicks; - to read none.")
     ] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(help=f"{_COLUMN} probability with which the variant was drawn; - for none."),
+    ] = None,
     experiment: Annotated[
         str | None, typer.Option(help=f"{_COLUMN} experiment; - for a single one.")
     ] = None,
@@ -71,6 +75,7 @@ def leak(
                 "time": time,
                 "count": count,
                 "reward": reward,
+                "propensity": propensity,
                 "experiment": experiment,
             },
             confidence=confidence,

@@ -95,6 +95,14 @@ NAMES: dict[str, tuple[str, ...]] = {
         "value",
         "revenue",
     ),
+    "propensity": (
+        "propensity",
+        "propensityscore",
+        "pscore",
+        "probability",
+        "actionprobability",
+        "chance",
+    ),
     "experiment": (
         "experiment",
         "experimentid",
@@ -122,7 +130,7 @@ class Columns:
 
     Attributes:
         segment: one column, or several separated by commas, whose values are joined.
-        variant, visitor, time, count, reward, experiment: one column each.
+        variant, visitor, time, count, reward, propensity, experiment: one column each.
         given: the roles that the caller specified.
     """
 
@@ -132,6 +140,7 @@ class Columns:
     time: str | None = None
     count: str | None = None
     reward: str | None = None
+    propensity: str | None = None
     experiment: str | None = None
     given: frozenset[str] = frozenset()
 

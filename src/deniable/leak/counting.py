@@ -2,14 +2,15 @@
 
 With visitor ids, a visitor counts once per experiment, with the variant first shown. The halves are
 halves of the visitors, so that what is learned from one can be tested on the other. Without ids
-every exposure counts, and the halves are a random split of the counts, which is equivalent if
-exposures are independent.
+every exposure counts, and the halves are random, which is equivalent if exposures are independent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
-from deniable.leak.columns import Columns
-from deniable.leak.reading import KEYS
+from deniable.leak.columns import Columns, find_columns
+from deniable.leak.files import LogFile, open_log
+from deniable.leak.folds import FOLDS, MOMENTS, added, halves
+from deniable.leak.reading import KEYS, batches
 from deniable.leak.visitors import VisitorFiles
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ class Counts:
         shown: exposures, or visitors if the log has ids.
         reward: sum of their rewards; None without rewards.
         reward_squared: sum of squared rewards; None if unknown.
+        moments: these sums and others by fold, (moments, folds, J, K); see `folds.MOMENTS`.
     """
 
     experiment: str
@@ -50,6 +54,7 @@ class Counts:
     shown: FloatArray
     reward: FloatArray | None = None
     reward_squared: FloatArray | None = None
+    moments: FloatArray | None = None
 
     @property
     def total(self) -> FloatArray:
@@ -135,48 +140,86 @@ class _Cells:
 
 
 class _Exposures:
-    """Sums over the exposures of a log without visitor ids, by cell."""
+    """Sums over the exposures of a log without visitor ids, by fold and cell."""
 
     def __init__(self) -> None:
-        self._sums = np.zeros((3, 0))  # exposures, rewards, squared rewards
+        self._rng = np.random.default_rng(_SPLIT_SEED)
+        self._moments = np.zeros((len(MOMENTS), FOLDS, 0))
         self._aggregated = False
         self.binary = True
 
-    def add(self, cell: NDArray[np.int64], count: Array, reward: Array) -> None:
-        weight = np.ones(cell.size) if count is None else count
+    def add(
+        self,
+        cell: NDArray[np.int64],
+        count: Array,
+        reward: Array,
+        propensity: Array,
+        time: NDArray[np.int64] | None,
+    ) -> None:
+        """Put each exposure into a random fold.
+
+        A row that stands for several is divided: exposures with and without a reward separately, if
+        rewards are 0 or 1. Other rewards are known only as sums, so every fold gets the same mean.
+        """
         value = np.zeros(cell.size) if reward is None else reward
-        self._aggregated |= bool((weight != 1).any())
-        self.binary &= bool(((value >= 0) & (value <= weight) & (value == np.floor(value))).all())
-        parts = [np.bincount(cell, weights=part) for part in (weight, value, value * value)]
-        self._sums = np.pad(self._sums, ((0, 0), (0, max(parts[0].size - self._sums.shape[1], 0))))
-        for row, part in zip(self._sums, parts, strict=True):
-            row[: part.size] += part
+        weight = np.ones(cell.size) if count is None else count
+        whole = (value >= 0) & (value <= weight) & (value == np.floor(value))
+        self.binary &= bool(whole.all())
+        if (weight != 1).any():
+            self._aggregated = True
+            good = np.where(whole, value, 0).astype(np.int64)
+            rest = weight.astype(np.int64) - good
+            even = np.full(FOLDS, 1 / FOLDS)
+            won, lost = (self._rng.multinomial(part, even).T for part in (good, rest))
+            shown = (won + lost).astype(np.float64)
+            mean = value / np.maximum(weight, 1)
+            rewards = np.where(whole, won, shown * mean)
+            squares = np.where(whole, won, rewards * value)
+            fold = np.repeat(np.arange(FOLDS), cell.size)
+        else:
+            shown, rewards, squares = weight, value, value**2
+            fold = self._rng.integers(FOLDS, size=cell.size)
+        copies = fold.size // cell.size
+        n_cells = max(int(cell.max()) + 1, self._moments.shape[2])
+        self._moments = np.pad(
+            self._moments, ((0, 0), (0, 0), (0, n_cells - self._moments.shape[2]))
+        )
+        self._moments += added(
+            fold * n_cells + np.tile(cell, copies),
+            (FOLDS, n_cells),
+            shown.ravel(),
+            rewards.ravel(),
+            squares.ravel(),
+            propensity=None if propensity is None else np.tile(propensity, copies),
+            time=None if time is None else np.tile(time, copies),
+        )
 
     @property
     def squares_known(self) -> bool:
         """Whether squares are known. Rewards are sums; only zeros and ones can be recovered."""
         return self.binary or not self._aggregated
 
-    def halves(self) -> FloatArray:
-        """Return a random half of the exposures, and the rest; shape (3, 2, C).
+    @property
+    def moments(self) -> FloatArray:
+        """The sums by fold and cell, shape (moments, folds, C)."""
+        return self._moments
 
-        If rewards are 0 or 1, exposures with and without a reward are split separately. Other
-        rewards are known only as sums, so both halves get the same mean.
-        """
-        rng = np.random.default_rng(_SPLIT_SEED)
-        shown = self._sums[0].astype(np.int64)
-        if self.binary:
-            good = self._sums[1].astype(np.int64)
-            won = rng.binomial(good, 0.5)
-            first = won + rng.binomial(shown - good, 0.5)
-            rewards = np.stack([won, good - won]).astype(np.float64)
-            squares = rewards
-        else:
-            first = rng.binomial(shown, 0.5)
-            share = first / np.maximum(shown, 1)
-            rewards, squares = (np.stack([share * s, s - share * s]) for s in self._sums[1:])
-        counts = np.stack([first, shown - first]).astype(np.float64)
-        return np.stack([counts, rewards, squares])
+
+@contextmanager
+def counted_log(
+    path: str | Path,
+    columns: Mapping[str, str | None] | None,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[tuple[LogFile, Columns, Tally, VisitorFiles | None]]:
+    """Open a log, find its columns and count it; its visitors can be joined inside the context.
+
+    Raises:
+        InvalidArgumentError: the file, a column or values cannot be used.
+    """
+    log = open_log(path)
+    found = find_columns(log.header, columns, log.keys)
+    with VisitorFiles() if found.visitor is not None else nullcontext() as files:
+        yield log, found, count_log(batches(log, found), found, files, progress), files
 
 
 def count_log(
@@ -208,28 +251,29 @@ def count_log(
             continue
         cell, reward = cells.numbers(batch), _floats(batch, "reward")
         _period(tally, batch)
+        propensity, time = _floats(batch, "propensity"), _times(batch)
         if files is None:
-            exposures.add(cell, _floats(batch, "count"), reward)
+            exposures.add(cell, _floats(batch, "count"), reward, propensity, time)
         else:
-            files.add(batch["visitor"].to_numpy(), cell, _times(batch), reward)
+            files.add(batch["visitor"].to_numpy(), cell, time, reward, propensity)
     if cells.frame is None:
         raise InvalidArgumentError(
             "rows", tally.rows, "a log whose rows have a segment and a variant"
         )
     _name_cells(tally, cells.frame, columns)
     if files is None:
-        halves, tally.binary, squares = (
-            exposures.halves(),
+        moments, tally.binary, squares = (
+            exposures.moments,
             exposures.binary,
             exposures.squares_known,
         )
     else:
-        halves, squares = files.settle(tally.cells), True
+        moments, squares = files.settle(tally.cells), True
         tally.visitors, tally.binary = files.visitors, files.binary
         tally.changed_variant, tally.changed_segment = files.changed_variant, files.changed_segment
     has_reward = columns.reward is not None
     tally.experiments = tuple(
-        _experiments(tally, halves, has_reward=has_reward, squares=has_reward and squares)
+        _experiments(tally, moments, has_reward=has_reward, squares=has_reward and squares)
     )
     return tally
 
@@ -252,9 +296,9 @@ def _name_cells(tally: Tally, frame: pl.DataFrame, columns: Columns) -> None:
 
 
 def _experiments(
-    tally: Tally, halves: FloatArray, *, has_reward: bool, squares: bool
+    tally: Tally, moments: FloatArray, *, has_reward: bool, squares: bool
 ) -> Iterable[Counts]:
-    """Convert the cells' sums, shape (3 sums, 2 halves, C), to one table per experiment."""
+    """Convert the cells' sums, shape (moments, folds, C), to one table per experiment."""
     names, cells = tally.names, tally.cells
     order = np.argsort(cells[:, 0], kind="stable")
     bounds = np.searchsorted(cells[order, 0], np.arange(len(names["experiment"]) + 1))
@@ -262,12 +306,13 @@ def _experiments(
         mine = order[bounds[place] : bounds[place + 1]]
         segments, row = np.unique(cells[mine, 1], return_inverse=True)
         variants, column = np.unique(cells[mine, 2], return_inverse=True)
-        table = np.zeros((3, 2, segments.size, variants.size))
-        table[:, :, row, column] = halves[:, :, mine]
+        sums = np.zeros((*moments.shape[:2], segments.size, variants.size))
+        sums[:, :, row, column] = moments[:, :, mine]
         # Drop segments whose visitors all count under another one.
-        kept = table[0].sum(axis=(0, 2)) > 0
-        used = table[0].sum(axis=(0, 1)) > 0
-        table = table[:, :, kept][:, :, :, used]
+        kept = sums[0].sum(axis=(0, 2)) > 0
+        used = sums[0].sum(axis=(0, 1)) > 0
+        sums = sums[:, :, kept][:, :, :, used]
+        table = halves(sums)
         yield Counts(
             name,
             tuple(names["segment"][i] for i in segments[kept]),
@@ -275,6 +320,7 @@ def _experiments(
             table[0],
             table[1] if has_reward else None,
             table[2] if squares else None,
+            sums,
         )
 
 

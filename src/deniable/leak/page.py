@@ -31,6 +31,7 @@ def report_page(leak: Leak) -> str:
         warning="For people of the firm only: this page names segments and what gives them away.",
         figures=tuple(_figures(leak)),
         sections=(
+            words.worth_section(leak, _ROWS),
             _people(leak),
             words.beliefs_section(leak.worst, _ROWS),
             words.variants_section(leak, _ROWS).illustrated(_ratios(leak)),

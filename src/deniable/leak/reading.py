@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 KEYS = ("experiment", "segment", "variant")
 """Columns that identify a cell of the counts; always present, as text."""
 
+NUMBERS = ("count", "reward", "propensity")
+"""Roles whose cells are numbers."""
+
 ONE_EXPERIMENT = "all exposures"
 """Name of the experiment if the log has no column for it."""
 
@@ -43,8 +46,8 @@ def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
     """Yield the log in pieces, in its own order.
 
     Columns: `experiment`, `segment`, `variant` as text and `key`, a hash of the three; if the log
-    has them, `visitor` (a hash), `time` (microseconds), `count` and `reward` (numbers). Missing
-    cells are null.
+    has them, `visitor` (a hash), `time` (microseconds), `count`, `reward` and `propensity` (numbers).
+    Missing cells are null.
     """
     import polars as pl
 
@@ -102,7 +105,7 @@ def _readings(cells: pl.LazyFrame, columns: Columns, *, decimal_comma: bool) -> 
     if columns.time is not None:
         readings.append(_time(cells.select("time").head(_SAMPLE).collect()["time"]))
     kinds = cells.collect_schema()
-    for role in ("count", "reward"):
+    for role in NUMBERS:
         if getattr(columns, role) is not None:
             number = _number(role, kinds[role], decimal_comma=decimal_comma)
             bad = pl.col(role).is_not_null() & number.is_null()
@@ -142,7 +145,7 @@ def _cell(schema: pl.Schema, column: str, role: str) -> pl.Expr:
             cell = pl.col(name).cast(pl.String).str.json_path_match(f"$.{key}")
     if role == "time" and kind.is_temporal():
         return cell.cast(pl.Datetime("us")).cast(pl.Int64)
-    if role in ("count", "reward") and (kind.is_numeric() or kind == pl.Boolean):
+    if role in NUMBERS and (kind.is_numeric() or kind == pl.Boolean):
         return cell.cast(pl.Float64)
     return cell.cast(pl.String)
 
@@ -196,7 +199,7 @@ def _parsed(cell: pl.Expr, form: str) -> pl.Expr:
 
 def _checked(batch: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     """Return the batch after validating its numbers."""
-    for role in ("count", "reward"):
+    for role in NUMBERS:
         if (column := getattr(columns, role)) is None:
             continue
         bad = int(batch[f"bad_{role}"].sum())
@@ -210,4 +213,13 @@ def _checked(batch: pl.DataFrame, columns: Columns) -> pl.DataFrame:
             raise InvalidArgumentError(
                 "count", columns.count, "a column of whole numbers, 0 or more"
             )
+    if columns.propensity is not None:
+        chances = batch["propensity"].fill_null(0.0)
+        impossible = int(((chances <= 0) | (chances > 1)).sum())
+        if impossible:
+            allowed = (
+                "probabilities above 0, up to 1, with which the shown variants were drawn; "
+                f"{impossible:,} of its cells are none"
+            )
+            raise InvalidArgumentError("propensity", columns.propensity, allowed)
     return batch.select([name for name in batch.columns if not name.startswith("bad_")])

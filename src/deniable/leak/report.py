@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,15 +10,16 @@ from typing import TYPE_CHECKING
 
 from deniable import _validation as check
 from deniable._types import JsonObject
+from deniable.analysis.worth import Worth
 from deniable.errors import InvalidArgumentError
 from deniable.leak.budgets import BUDGETS, BudgetEffect, budget_effects, todays_reward
-from deniable.leak.columns import Columns, find_columns
-from deniable.leak.counting import Tally, count_log
-from deniable.leak.files import open_log
+from deniable.leak.columns import Columns
+from deniable.leak.counting import Counts, Tally, counted_log
 from deniable.leak.joint import CombinedLeak, measure_jointly
 from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, measure
-from deniable.leak.reading import batches
-from deniable.leak.visitors import VisitorFiles
+from deniable.leak.worth import worth_of_counts
+
+MOST_WORTHS = 50
 
 if TYPE_CHECKING:
     from altair.typing import ChartType
@@ -40,6 +40,9 @@ class Leak:
         joint: over all experiments of a visitor; None without ids, or if no visitor met two.
         budgets: the effect of each budget.
         todays_reward: sum of rewards over the measured experiments; None without rewards.
+        worths: whether personalising pays, in the experiments with most visitors (`MOST_WORTHS`), the
+            most visitors first; the intervals of all hold together.
+        not_worth: why an experiment, or the whole log, cannot say; as sentences.
 
     >>> import deniable, tempfile, pathlib
     >>> rows = ["segment,variant,count", "new,red,800", "new,blue,200"]
@@ -65,6 +68,8 @@ class Leak:
     joint: CombinedLeak | None
     budgets: tuple[BudgetEffect, ...]
     todays_reward: float | None
+    worths: tuple[Worth, ...] = ()
+    not_worth: tuple[str, ...] = ()
 
     @property
     def worst(self) -> ExperimentLeak:
@@ -130,6 +135,8 @@ class Leak:
             "joint": None if self.joint is None else _joint(self.joint),
             "todays_reward": self.todays_reward,
             "budgets": [asdict(effect) for effect in self.budgets],
+            "worth": [worth.to_dict() for worth in self.worths],
+            "no_worth": list(self.not_worth),
         }
 
     def chart(self) -> ChartType:
@@ -168,7 +175,7 @@ def measure_leak(
     Args:
         path: the log.
         columns: role -> column, to override guessing by name; roles are segment, variant, visitor,
-            time, count, reward, experiment.
+            time, count, reward, propensity, experiment.
         confidence: confidence with which all limits hold simultaneously.
         budgets: budgets to compare, in nats.
         progress: callback that receives the number of rows read.
@@ -184,10 +191,7 @@ def measure_leak(
     if not 0 < confidence < 1:
         raise InvalidArgumentError("confidence", confidence, "a number above 0, below 1")
     considered = tuple(check.nonnegative("budgets", list(budgets)).tolist())
-    log = open_log(path)
-    found = find_columns(log.header, columns, log.keys)
-    with VisitorFiles() if found.visitor is not None else nullcontext() as files:
-        tally = count_log(batches(log, found), found, files, progress)
+    with counted_log(path, columns, progress) as (log, found, tally, files):
         usable = [counts for counts in tally.experiments if counts.informative]
         if not usable:
             _refuse(tally, found)
@@ -200,6 +204,7 @@ def measure_leak(
         joint = None
         if files is not None and len(tally.experiments) > 1:
             joint = measure_jointly(files, tally, leaks, alpha)
+    worths, not_worth = _worths(usable, found, tally, confidence)
     headline = leaks[0].worst_belief
     met_most = None if files is None else 1 if joint is None else joint.met_most
     return Leak(
@@ -219,7 +224,24 @@ def measure_leak(
             budgets=considered,
         ),
         todays_reward=todays_reward(pairs),
+        worths=worths,
+        not_worth=not_worth,
     )
+
+
+def _worths(
+    experiments: Sequence[Counts], columns: Columns, tally: Tally, confidence: float
+) -> tuple[tuple[Worth, ...], tuple[str, ...]]:
+    """Return what personalising is worth by experiment, and why it cannot be said for others."""
+    largest = sorted(experiments, key=lambda counts: -counts.shown.sum())[:MOST_WORTHS]
+    each = 1 - (1 - confidence) / len(largest)
+    worths, reasons = [], []
+    for counts in largest:
+        try:
+            worths.append(worth_of_counts(counts, columns, tally, each))
+        except InvalidArgumentError as error:
+            reasons.append(error.allowed)
+    return tuple(worths), tuple(dict.fromkeys(reasons))
 
 
 def _refuse(tally: Tally, columns: Columns) -> None:

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable._validation import FloatArray
+from deniable.leak.folds import FOLDS, MOMENTS, added
 
 N_FILES = 64
 _HALF_BIT = np.uint64(1)
+_FOLD_BITS = np.uint64(FOLDS - 1)  # the lowest bits; the lowest one is the half
 _FILE_SHIFT = np.uint64(58)  # 64 files, by the top six bits; the halves use the lowest bit
 _Ints = NDArray[np.int64]
 
@@ -59,6 +61,7 @@ class VisitorFiles:
         cell: _Ints,
         time: NDArray[np.int64] | None,
         reward: FloatArray | None,
+        propensity: FloatArray | None = None,
     ) -> None:
         """Write exposures in the order of the log."""
         fields: dict[str, tuple[NDArray[np.uint64] | _Ints | FloatArray, str]] = {
@@ -72,6 +75,8 @@ class VisitorFiles:
             self._last_time = int(time[-1])
         if reward is not None:
             fields["reward"] = (reward, "<f8")
+        if propensity is not None:
+            fields["propensity"] = (propensity, "<f8")
         self._kind = np.dtype([(name, kind) for name, (_, kind) in fields.items()])
         file = (visitor >> _FILE_SHIFT).astype(np.uint8)
         order = np.argsort(file, kind="stable")
@@ -89,9 +94,9 @@ class VisitorFiles:
             cells: experiment, segment and variant of each cell, shape (C, 3).
 
         Returns:
-            visitors, rewards and squared rewards by half and cell, shape (3, 2, C).
+            sums over visitors by fold and cell, shape (moments, folds, C).
         """
-        sums = np.zeros((3, 2, len(cells)))
+        sums = np.zeros((len(MOMENTS), FOLDS, len(cells)))
         self.by_segment = np.zeros((2, int(cells[:, 1].max()) + 1))
         for file in self._files:
             file.close()
@@ -130,15 +135,22 @@ class VisitorFiles:
             differs = cells[cell, column] != cells[first, column][group]
             changed = int(np.logical_or.reduceat(differs, starts).sum())
             setattr(self, name, getattr(self, name) + changed)
-        half = (visitor[starts] & _HALF_BIT).astype(np.int64)
-        place = half * len(cells) + first
-        weights = [np.ones(starts.size)]
-        if "reward" in (records.dtype.names or ()):
+        names = records.dtype.names or ()
+        reward = np.zeros(starts.size)
+        if "reward" in names:
             reward = np.add.reduceat(records["reward"][order], starts)
             self.binary &= bool(((reward == 0) | (reward == 1)).all())
-            weights += [reward, reward * reward]
-        for row, weight in zip(sums, weights, strict=False):
-            row += np.bincount(place, weights=weight, minlength=row.size).reshape(row.shape)
+        place = (visitor[starts] & _FOLD_BITS).astype(np.int64) * len(cells) + first
+        shown = order[starts]
+        sums += added(
+            place,
+            sums[0].shape,
+            np.ones(starts.size),
+            reward,
+            reward**2,
+            propensity=records["propensity"][shown] if "propensity" in names else None,
+            time=records["time"][shown] if "time" in names else None,
+        )
         kept = np.empty(starts.size, dtype=kind)
         kept["visitor"], kept["cell"] = visitor[starts], first
         return kept

@@ -6,6 +6,14 @@ from math import ceil, floor, inf
 from typing import TYPE_CHECKING
 
 from deniable._formatting import listed, percent
+from deniable.analysis.worth_words import HEADER as WORTH_HEADER
+from deniable.analysis.worth_words import (
+    QUESTION,
+    relative,
+    worth_notes,
+    worth_rows,
+    worth_sentence,
+)
 from deniable.leak.budgets import MechanismCost
 from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, VariantLeak
 from deniable.leak.report import Leak
@@ -119,6 +127,7 @@ def notes(leak: Leak) -> list[str]:
 def leak_sections(leak: Leak, most: int = ROWS) -> list[Section]:
     """Return all sections, each with a heading, a paragraph and a table of at most `most` rows."""
     return [
+        worth_section(leak, most),
         _summary(leak),
         experiments_section(leak, most),
         beliefs_section(leak.worst, most),
@@ -132,6 +141,35 @@ def leak_sections(leak: Leak, most: int = ROWS) -> list[Section]:
 def _summary(leak: Leak) -> Section:
     title = f"What {leak.file} tells a tracker"
     return Section(title, (Paragraph(headline(leak)), columns_table(leak)))
+
+
+def worth_section(leak: Leak, most: int = ROWS) -> Section:
+    """Return whether personalising pays: the ladder of one experiment, or a row for each of several."""
+    if not leak.worths:
+        words = f"This log cannot say. It would take {'; '.join(leak.not_worth)}."
+        return Section(QUESTION, (Paragraph(words),))
+    first = leak.worths[0]
+    notes = Bullets(tuple(dict.fromkeys([*worth_notes(first), *leak.not_worth])))
+    if len(leak.worths) == 1:
+        return Section(
+            QUESTION,
+            (Paragraph(worth_sentence(first)), Table(WORTH_HEADER, worth_rows(first)), notes),
+        )
+    rows = tuple(
+        (
+            short(worth.experiment),
+            f"{worth.visitors:,}",
+            worth.answer,
+            short(worth.arm),
+            relative(worth.no_privacy.gain, worth),
+            f"{relative(worth.no_privacy.low, worth)} to {relative(worth.no_privacy.high, worth)}",
+        )
+        for worth in leak.worths[:most]
+    )
+    header = ("experiment", leak.unit, "personalising", "best for everybody", "gain without privacy",
+              "limits")  # fmt: skip
+    words = f"{short(first.experiment)}: {worth_sentence(first)}{_cut(len(leak.worths), most)}"
+    return Section(QUESTION, (Paragraph(words), Table(header, rows), notes))
 
 
 def columns_table(leak: Leak) -> Table:

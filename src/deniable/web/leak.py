@@ -24,7 +24,7 @@ from deniable.web.access import Form, Reader, ReaderSubmission, Viewer
 
 router = APIRouter(prefix="/leak", include_in_schema=False)
 
-COLUMNS = ("segment", "variant", "visitor", "time", "count", "reward", "experiment")
+COLUMNS = ("segment", "variant", "visitor", "time", "count", "reward", "propensity", "experiment")
 
 
 @router.get("")

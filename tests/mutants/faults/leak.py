@@ -8,7 +8,39 @@ TESTS = "tests/leak"
 MEASURING = (f"{TESTS}/test_measuring.py",)
 BUDGETS = f"{TESTS}/test_budgets.py"
 
+WORTH = "tests/analysis/test_worth.py"
+
 FAULTS = (
+    Fault(
+        "analysis/worth.py",
+        "rates, _, shares = shrunk_rates(folds, slice(place))",
+        "rates, _, shares = shrunk_rates(folds, slice(None))",
+        "policies are judged by the visitors they were chosen from",
+        (f"{WORTH}::test_scores_are_those_of_the_rows_one_by_one",),
+    ),
+    Fault(
+        "analysis/worth.py",
+        "residual = wanted * (folds.weighted[place] - m * folds.weight[place])",
+        "residual = 0 * wanted",
+        "the doubly robust correction is left out",
+        (f"{WORTH}::test_scores_are_those_of_the_rows_one_by_one",),
+    ),
+    Fault(
+        "analysis/worth.py",
+        "labelled.append(channel @ arms[by_label.argmax(axis=1)])",
+        "labelled.append(arms[rates.argmax(axis=1)])",
+        "a label is worth as much as the segment itself",
+        (f"{WORTH}::test_policies_by_enumeration_and_by_another_solver",),
+    ),
+    Fault(
+        "leak/worth.py",
+        "if drift(counts) < DRIFT:",
+        "if False:",
+        "nobody is warned that the log is of an experiment that learned",
+        (
+            "tests/leak/test_worth.py::test_a_log_of_an_experiment_that_learned_asks_for_propensities",
+        ),
+    ),
     Fault(
         "leak/measuring.py",
         "low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, alpha), 0.0)",
