@@ -226,11 +226,11 @@ def worth_of_folds(
         raise InvalidArgumentError("segments", len(segments), "2 or more segments to compare")
     shown = folds.shown.sum(axis=0)
     shares = shown / np.maximum(shown.sum(axis=1, keepdims=True), 1)
-    everywhere = np.flatnonzero((shares >= LEAST_SHARE).all(axis=0))
-    if everywhere.size < 2:
+    everywhere: list[int] = np.flatnonzero((shares >= LEAST_SHARE).all(axis=0)).tolist()
+    if len(everywhere) < 2:
         allowed = "2 or more variants that every segment was shown: others cannot be compared"
-        raise InvalidArgumentError("variant", int(everywhere.size), allowed)
-    used = folds.part(everywhere.tolist())
+        raise InvalidArgumentError("variant", len(everywhere), allowed)
+    used = folds.part(everywhere)
     names = ["one arm", *(["label"] * len(LABEL_BUDGETS)), "joint", "no privacy"]
     budgets = [0.0, *LABEL_BUDGETS, JOINT_BUDGET, None]
     mean, error = _judged(used)
@@ -253,7 +253,7 @@ def worth_of_folds(
         arms=tuple(arms[place] for place in everywhere),
         left_out=tuple(arm for place, arm in enumerate(arms) if place not in everywhere),
         visitors=int(shown.sum()),
-        arm=arms[int(everywhere[_best_for_all(*learned)[0].argmax()])],
+        arm=arms[everywhere[int(_best_for_all(*learned)[0].argmax())]],
         steps=steps,
         confidence=level,
         possible=possible,
