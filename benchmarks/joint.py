@@ -24,8 +24,12 @@ def main() -> bool:
     """Print every figure beside its limit."""
     rng = np.random.default_rng(1)
     held = []
-    rates, shares = rng.uniform(0.02, 0.08, (50, 20)), rng.dirichlet(np.ones(20))
-    values, weakest, table = rates * shares, lowest_ratio(1.0, 50), np.empty((50, 20))
+    rates, shares = rng.uniform(0.02, 0.08, (20, 50)), rng.dirichlet(np.ones(20))
+    values, weakest, table = (
+        (shares[:, None] * rates).T.copy(),
+        lowest_ratio(1.0, 50),
+        np.empty((50, 20)),
+    )
     space = workspace(50, 20)
     took = _cpu(lambda: solve(values, weakest, 1e-10, False, space, table))
     held.append(row("best table, K = 50, J = 20", 1e3 * took, "ms", 1.0))
@@ -37,7 +41,7 @@ def main() -> bool:
         lambda: integer_table(joint_table(shows, clicks, 10**8, 1.0).tolist(), 10**9), repeats=1
     )
     held.append(row("rule and rounding, 200 x 200", took, "s", 10.0))
-    world = Environment(rng.uniform(0.02, 0.08, (8, 5)), 10**8, np.full(5, 0.2))
+    world = Environment(rng.uniform(0.02, 0.08, (5, 8)), 10**8, np.full(5, 0.2))
     job = make_job(world, Joint(1))
     took = _cpu(lambda: run_repetition(job, 1, 1))
     held.append(row("one run, T = 1e8, K = 8, J = 5", 1e3 * took, "ms", 20.0))

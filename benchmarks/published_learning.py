@@ -37,7 +37,7 @@ def page(n_arms: int, n_segments: int, visitors: int = VISITORS, base: float = 0
     rates = np.linspace(1.2 * base, 0.8 * base, n_arms)
     turn = max(1, n_arms // n_segments)
     return Environment(
-        np.array([np.roll(rates, turn * j) for j in range(n_segments)]).T,
+        np.array([np.roll(rates, turn * j) for j in range(n_segments)]),
         visitors,
         name=f"{n_arms} arms, {n_segments} segments",
     )

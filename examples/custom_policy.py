@@ -35,7 +35,7 @@ class ExploreFirst:
 def main() -> None:
     """Two segments, three arms; the rates change once, and clicks are known 50 visitors later."""
     page = deniable.Environment(
-        rates=[[0.30, 0.20], [0.20, 0.30], [0.25, 0.25]],
+        rates=[[0.30, 0.20, 0.25], [0.20, 0.30, 0.25]],
         horizon=4_000,
         changes=[(3_001, [[0.20, 0.30], [0.30, 0.20], [0.25, 0.25]])],
         delay=50,

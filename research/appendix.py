@@ -81,7 +81,7 @@ def _segment_bounds() -> pl.DataFrame:
 
 
 def _simulated(context: Context, repetitions: int) -> pl.DataFrame:
-    world = Environment(np.array(RATES).T, VISITORS, name="appendix segments")
+    world = Environment(RATES, VISITORS, name="appendix segments")
     cases = [Case(world, Dynamic(budget)) for budget in SIMULATED]
     return context.simulate(cases, repetitions).summary("regret")
 

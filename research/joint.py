@@ -33,21 +33,21 @@ def worlds() -> dict[str, Environment]:
     """Return the worlds of the table, by title; permutations and random rates use seed 7.
 
     >>> [world.rates.shape for world in worlds().values()]
-    [(8, 2), (8, 5), (20, 3), (2, 2), (2, 2)]
+    [(2, 8), (5, 8), (3, 20), (2, 2), (2, 2)]
     """
     rng = np.random.default_rng(7)
     items = np.array(RECOMMENDATION_RATES[:8])
 
     def permuted(n_segments: int) -> FloatArray:
         others = [rng.permutation(items) for _ in range(n_segments - 1)]
-        return np.stack([items, *others], axis=1)
+        return np.stack([items, *others])
 
     made = {
         "8 items, 2 segments": (permuted(2), 10**6),
         "8 items, 5 segments": (permuted(5), 10**6),
-        "20 random arms, 3 segments": (rng.uniform(0.02, 0.08, (20, 3)), 10**6),
-        "website, segments agree": (np.stack([_WEBSITE, _WEBSITE], axis=1), 10**5),
-        "website, segments opposite": (np.stack([_WEBSITE, _WEBSITE[::-1]], axis=1), 10**5),
+        "20 random arms, 3 segments": (rng.uniform(0.02, 0.08, (20, 3)).T, 10**6),
+        "website, segments agree": (np.stack([_WEBSITE, _WEBSITE]), 10**5),
+        "website, segments opposite": (np.stack([_WEBSITE, _WEBSITE[::-1]]), 10**5),
     }
     return {
         title: Environment(rates, visitors, name=title) for title, (rates, visitors) in made.items()
@@ -139,7 +139,7 @@ def shares_table(
                 rows.append(
                     {
                         "world": title,
-                        "arms": world.rates.shape[0],
+                        "arms": world.n_arms,
                         "visitors": world.horizon,
                         "strategy": strategy,
                         "budget": budget,
@@ -154,7 +154,7 @@ def shares_table(
 
 def perfect_gain(world: Environment) -> float:
     """Return the clicks that perfect information gains over random arms."""
-    best = world.rates.max(axis=0) - world.rates.mean(axis=0)
+    best = world.rates.max(axis=1) - world.rates.mean(axis=1)
     return float(world.horizon * (world.shares * best).sum())
 
 
@@ -193,9 +193,9 @@ def share_of(table: pl.DataFrame, world: str, strategy: str, budget: float) -> f
 
 
 def segmented(rates: FloatArray, rng: np.random.Generator, n_segments: int = 3) -> FloatArray:
-    """Draw rates by arm and segment from the stated prior of heterogeneity."""
+    """Draw rates by segment and arm from the stated prior of heterogeneity."""
     factor = 1 + SPREAD * rng.standard_normal((rates.size, n_segments))
-    return np.clip(rates[:, None] * np.maximum(factor, 0.1), 0, 1)
+    return np.clip(rates * np.maximum(factor, 0.1).T, 0, 1)
 
 
 def _real_data(context: Context) -> pl.DataFrame | None:
@@ -248,7 +248,7 @@ def bounds_table(seed: int, repetitions: int) -> pl.DataFrame:
         [(2, 2, 10_000, 1.0), (4, 3, 30_000, 0.5), (8, 2, 30_000, 2.0)]
     ):
         rng = np.random.default_rng([seed, number])
-        rates = rng.uniform(0.05, 0.5, (n_arms, n_segments))
+        rates = rng.uniform(0.05, 0.5, (n_arms, n_segments)).T
         shares = np.full(n_segments, 1 / n_segments)
         lost = [optimistic_regret(rates, shares, visitors, budget, rng) for _ in range(repetitions)]
         rows.append(

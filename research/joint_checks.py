@@ -39,27 +39,27 @@ def optimistic_regret(
     >>> 0 < regret < 20
     True
     """
-    n_segments = rates.shape[1]
+    n_segments = len(rates)
     shows, clicks = np.zeros(rates.shape), np.zeros(rates.shape)
-    gaps = rates.max(axis=0) - rates
+    gaps = rates.max(axis=1, keepdims=True) - rates
     share = np.full(n_segments, 1 / n_segments)
     refresh, done, lost = 1.0, 0, 0.0
     width = math.log(horizon)
     while done < horizon:
         while done >= refresh:
-            share = shows.sum(axis=0) / done
+            share = shows.sum(axis=1) / done
             refresh *= growth
         seen = np.maximum(shows, 1)
         upper = np.where(shows > 0, np.minimum(1, clicks / seen + np.sqrt(width / seen)), 1.0)
         table = proved_table(upper, share, budget).table
         table = np.where(table > 1e-12, table, 0)
-        table /= table.sum(axis=0)
+        table /= table.sum(axis=1, keepdims=True)
         served = table > 0
         length = math.floor(((growth - 1) * seen[served] / table[served]).min())
         length = max(1, min(length, math.ceil((growth - 1) * done) or 1, horizon - done))
         coming = rng.multinomial(length, shares)
-        shown = np.array([rng.multinomial(n, p) for n, p in zip(coming, table.T, strict=True)]).T
-        lost += length * float((shares * gaps * table).sum())
+        shown = np.array([rng.multinomial(n, p) for n, p in zip(coming, table, strict=True)])
+        lost += length * float((shares[:, None] * gaps * table).sum())
         shows += shown
         clicks += rng.binomial(shown, rates)
         done += length
@@ -92,7 +92,7 @@ def horizon_table(
     for (title, world), result in zip(
         places.items(), context.simulate_each(batches, repetitions), strict=True
     ):
-        best = world.rates.max(axis=0) - world.rates.mean(axis=0)
+        best = world.rates.max(axis=1) - world.rates.mean(axis=1)
         gain = float(world.horizon * (world.shares * best).sum())
         found = result.summary("regret").iter_rows(named=True)
         for (told, part), row in zip(TOLD.items(), found, strict=True):

@@ -57,7 +57,7 @@ WORLDS = ("alike", "close", "mixed", "unrelated", "opposite")
 
 @dataclass(frozen=True)
 class Setting:
-    """One world: click rates as (K, J), shares, horizon and budget."""
+    """One world: click rates as (J, K), shares, horizon and budget."""
 
     number: int
     world: str
@@ -69,7 +69,7 @@ class Setting:
     @property
     def perfect_gain(self) -> float:
         """Clicks that perfect information gains over random arms."""
-        best = self.rates.max(axis=0) - self.rates.mean(axis=0)
+        best = self.rates.max(axis=1) - self.rates.mean(axis=1)
         return float(self.horizon * (self.shares * best).sum())
 
 
@@ -100,7 +100,7 @@ def setting(seed: int, number: int) -> Setting:
         shared = {"alike": 1.0, "close": 0.9, "mixed": 0.5, "unrelated": 0.0}[world]
         effect = np.sqrt(shared) * common + np.sqrt(1 - shared) * own
     rates = np.clip(base * factor * (1 + spread * effect), 0.002, 0.5)
-    return Setting(number, world, rates, shares, horizon, budget)
+    return Setting(number, world, rates.T, shares, horizon, budget)
 
 
 def settings_of(name: str) -> list[Setting]:
@@ -112,12 +112,12 @@ def settings_of(name: str) -> list[Setting]:
     seed, numbers = SETS[name]
     drawn = [setting(seed, number) for number in numbers]
     if name.startswith("two_arms"):
-        drawn = [each for each in drawn if len(each.rates) == 2]
+        drawn = [each for each in drawn if each.rates.shape[1] == 2]
     if name == "two_arms_near":
         drawn = [
             each
             for each in drawn
-            if each.rates.shape[1] >= 8 and each.world in ("alike", "close") and each.budget >= 0.5
+            if len(each.rates) >= 8 and each.world in ("alike", "close") and each.budget >= 0.5
         ]
     return drawn
 
@@ -156,14 +156,14 @@ def repetition(
     else:
         if policy == "Thompson":
             tuned = tuned._replace(curiosity=np.inf)  # never cooled down: the usual bandit
-        n_arms, n_segments = setting.rates.shape
+        n_segments, n_arms = setting.rates.shape
         joint = policy == "joint"
         budget = setting.budget if joint else 0.0
         kind: Literal["joint", "pooled"] = "joint" if joint else "pooled"
         maker = TableMaker(kind, n_arms, n_segments, told * setting.horizon, budget, tuned)
         place = World(job.rates, job.arrival, job.checkpoints, state)
         shows, _ = run_epochs(True, simulated_epochs(n_arms, n_segments), maker.next_table, place)
-    return 100 * (1 - float((shows[-1] * world.gaps.T).sum()) / setting.perfect_gain)
+    return 100 * (1 - float((shows[-1] * world.gaps).sum()) / setting.perfect_gain)
 
 
 def limit(setting: Setting) -> float:
@@ -173,21 +173,21 @@ def limit(setting: Setting) -> float:
 
 def known_response(setting: Setting) -> float:
     """What randomized response of the best arms gains with known rates: dynamic's limit."""
-    n_arms = len(setting.rates)
+    n_arms = setting.rates.shape[1]
     other = 1 / (n_arms - 1 + np.exp(setting.budget))
     rates = setting.rates
-    by_segment = other * rates.sum(axis=0) + (1 - n_arms * other) * rates.max(axis=0)
+    by_segment = other * rates.sum(axis=1) + (1 - n_arms * other) * rates.max(axis=1)
     return _points(setting, float(setting.shares @ by_segment))
 
 
 def known_pooled(setting: Setting) -> float:
     """What the best single arm for everybody gains: the limit of pooled and of Thompson."""
-    return _points(setting, float((setting.rates @ setting.shares).max()))
+    return _points(setting, float((setting.shares @ setting.rates).max()))
 
 
 def _points(setting: Setting, value: float) -> float:
     """Clicks per visitor as a share of what perfect information gains over random arms."""
-    perfect = float(setting.shares @ setting.rates.max(axis=0))
+    perfect = float(setting.shares @ setting.rates.max(axis=1))
     return 100 * (1 - (perfect - value) * setting.horizon / setting.perfect_gain)
 
 
@@ -247,7 +247,7 @@ def _write(folder: Path, setting: Setting, found: Found) -> None:
 
 def line(setting: Setting, found: Found) -> str:
     """A row of the table."""
-    n_arms, n_segments = setting.rates.shape
+    n_segments, n_arms = setting.rates.shape
     cells = [
         str(setting.number),
         setting.world,
@@ -271,7 +271,7 @@ def possible(settings: list[Setting]) -> dict[str, object]:
     ratios = [
         top / known_response(s)
         for top, s in zip(tops, settings, strict=True)
-        if s.budget == 3 and len(s.rates) > 2
+        if s.budget == 3 and s.rates.shape[1] > 2
     ]
     return {
         "known rates: limit above the better of response and one arm": float(np.mean(ahead)),
@@ -300,7 +300,7 @@ def summary(rows: list[tuple[Setting, Found]]) -> dict[str, object]:
         ]
 
     def ratio(budget: float, of: str = "joint") -> float:
-        several = [mean[s.number] for s, _ in rows if s.budget == budget and len(s.rates) > 2]
+        several = [mean[s.number] for s, _ in rows if s.budget == budget and s.rates.shape[1] > 2]
         return _median([m[of] / max(m["dynamic"], 0.1) for m in several])
 
     long = [mean[s.number]["joint"] / limit(s) for s, _ in rows if s.horizon == 1_000_000]

@@ -46,14 +46,14 @@ def run(context: Context) -> StudyResult:
 def liked_arm_rates(
     n_segments: int, *, differ: bool
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return click rates of shape (arms, segments), with one liked arm per segment.
+    """Return click rates of shape (segments, arms), with one liked arm per segment.
 
-    >>> liked_arm_rates(2, differ=True)[:2].tolist()
+    >>> liked_arm_rates(2, differ=True)[:, :2].tolist()
     [[0.065, 0.05], [0.05, 0.065]]
     """
-    rates = np.full((N_ARMS, n_segments), USUAL)
+    rates = np.full((n_segments, N_ARMS), USUAL)
     liked = np.arange(n_segments) % N_ARMS if differ else np.zeros(n_segments, dtype=int)
-    rates[liked, np.arange(n_segments)] = LIKED
+    rates[np.arange(n_segments), liked] = LIKED
     return rates
 
 
@@ -67,7 +67,7 @@ def _losses(context: Context, repetitions: int) -> pl.DataFrame:
                 for learning in ("by segment", "pooled"):
                     # Ignoring segments means seeing their mean: the same experiment with one
                     # segment.
-                    seen = rates if learning == "by segment" else rates.mean(axis=1)
+                    seen = rates if learning == "by segment" else rates.mean(axis=0)
                     kind = "segments differ" if differ else "segments are alike"
                     name = f"{kind} {count} {learning} {visitors}"
                     world = Environment(seen, visitors, name=name)

@@ -256,9 +256,9 @@ class _Known(NamedTuple):
 
 
 def _known(rates: FloatArray, unit: float, budget: float | None) -> _Known:
-    best = float(rates.max(axis=0).mean())
+    best = float(rates.max(axis=1).mean())
     table = math.nan if budget is None else _private_value(rates, budget)
-    shown = float(rates.mean()), float(rates.mean(axis=1).max()), table
+    shown = float(rates.mean()), float(rates.mean(axis=0).max()), table
     return _Known(*((best - one) / unit for one in shown))
 
 
@@ -278,7 +278,7 @@ def _run(
     truth = Environment(rates, points[-1])
     job = make_job(truth, policy_of(name, looks[-1]), checkpoints=points)
     shows, clicks = run_repetition(job, seed, 0)
-    lost = (shows.transpose(0, 2, 1) * truth.gaps).sum(axis=(1, 2)) / np.array(points)
+    lost = (shows * truth.gaps).sum(axis=(1, 2)) / np.array(points)
     return lost, shows, clicks
 
 
@@ -323,7 +323,7 @@ def _rates(asked: Question, rng: np.random.Generator) -> FloatArray:
 def _private_value(rates: FloatArray, budget: float) -> float:
     from deniable.strategies.joint_lp import proved_table
 
-    segments = rates.shape[1]
+    segments = len(rates)
     return proved_table(rates, np.full(segments, 1 / segments), budget).value
 
 

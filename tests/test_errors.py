@@ -234,8 +234,8 @@ def _refused(call: Callable[[], Any], argument: str, shown: str, allowed: str) -
 
 STRATEGY, RESPONSE = d.Dynamic(1.0), d.privacy.ArmSpecificResponse([1, 2])
 ARMS = d.ArmDynamic([1, 2])
-TRACKER = d.privacy.Tracker([[0.6, 0.3], [0.4, 0.7]])
-COLUMNS = [[0.6, 0.3], [0.4, 0.7]]
+TRACKER = d.privacy.Tracker([[0.6, 0.4], [0.3, 0.7]])
+SHOWN = [[0.6, 0.4], [0.3, 0.7]]
 
 
 @pytest.mark.parametrize(
@@ -255,28 +255,28 @@ COLUMNS = [[0.6, 0.3], [0.4, 0.7]]
         (lambda: d.budget_for_belief(0.5, 0.4), "belief", "0.4", "from the prior to 1"),
         (lambda: d.privacy.parallel([[1.0, 2.0]]), "risks", "[1.0, 2.0]", "one number"),  # type: ignore[list-item]
         (
-            lambda: d.privacy.Tracker([[0.5, 0.5]]),
+            lambda: d.privacy.Tracker([[0.5], [0.5]]),
             "shown_given_segment",
-            "[[0.5, 0.5]]",
+            "[[0.5], [0.5]]",
             "2 or more arms",
         ),
-        (lambda: d.privacy.Tracker([[0.5], [0.6]]), "shown_given_segment", "0.6", "sum to 1"),
+        (lambda: d.privacy.Tracker([[0.5, 0.6]]), "shown_given_segment", "0.6", "sum to 1"),
         (
-            lambda: d.privacy.Tracker([[], []]),
+            lambda: d.privacy.Tracker([]),
             "shown_given_segment",
-            "[[], []]",
+            "[]",
             "1 or more segments",
         ),
-        (lambda: d.privacy.Tracker([[1.5], [-0.5]]), "shown_given_segment", "1.5", "0 to 1"),
-        (lambda: d.privacy.Tracker(COLUMNS, [[0.5]]), "click_given_shown", "[[0.5]]", "(2, 2)"),
+        (lambda: d.privacy.Tracker([[1.5, -0.5]]), "shown_given_segment", "1.5", "0 to 1"),
+        (lambda: d.privacy.Tracker(SHOWN, [[0.5]]), "click_given_shown", "[[0.5]]", "(2, 2)"),
         (
-            lambda: d.privacy.Tracker(COLUMNS, sees_response=True),
+            lambda: d.privacy.Tracker(SHOWN, sees_response=True),
             "click_given_shown",
             "None",
             "click rates",
         ),
         (
-            lambda: d.privacy.Tracker(COLUMNS, COLUMNS, sees_output=False, sees_response=True),
+            lambda: d.privacy.Tracker(SHOWN, SHOWN, sees_output=False, sees_response=True),
             "sees_response",
             "True",
             "false while",

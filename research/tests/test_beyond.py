@@ -55,7 +55,7 @@ def test_the_tracker_here_is_the_packages_tracker() -> None:
     shown = np.full((3, 2), exploration / 3)
     for segment, arm in enumerate(greedy):
         shown[arm, segment] += 1 - exploration[segment]
-    theirs = Tracker(shown, tracker.RATES, sees_response=True)
+    theirs = Tracker(shown.T, tracker.RATES.T, sees_response=True)
     for arm, clicked in product(range(3), (True, False)):
         rates = tracker.RATES[arm]
         likelihood = shown[arm] * (rates if clicked else 1 - rates)

@@ -109,7 +109,7 @@ def test_the_bound_holds_for_the_optimistic_variant(
     bound = joint_regret(n_arms, visitors, budget, n_segments)
     shares = np.full(n_segments, 1 / n_segments)
     lost = [
-        optimistic_regret(rng.uniform(0, 1, (n_arms, n_segments)), shares, visitors, budget, rng)
+        optimistic_regret(rng.uniform(0, 1, (n_segments, n_arms)), shares, visitors, budget, rng)
         for _ in range(5)
     ]
     assert max(lost) <= bound

@@ -20,7 +20,7 @@ def drawn(count: int, seed: int) -> list[dict[str, Any]]:
     for test in range(count):
         arms, shows = int(rng.integers(2, 9)), int(10 ** rng.uniform(3.5, 5))
         rate = float(10 ** rng.uniform(-2.5, -0.5))
-        clicks = rng.binomial(shows, Prior(rate, 0.15, 0).draw(arms, 1, 1, rng)[0, :, 0])
+        clicks = rng.binomial(shows, Prior(rate, 0.15, 0).draw(arms, 1, 1, rng)[0, 0])
         rows += [
             {"experiment": test, "arm": arm, "shows": shows, "clicks": int(own)}
             for arm, own in enumerate(clicks)

@@ -17,7 +17,7 @@ CLICKS = np.array([[33, 12, 1], [14, 38, 3]])
 
 def weighted(prior: Prior, draws: int = 400_000) -> tuple[FloatArray, FloatArray]:
     """Means over the prior with the likelihood as weights: rates by segment and arm, best by segment."""
-    rates = prior.draw(3, 2, draws, np.random.default_rng(1)).transpose(0, 2, 1)
+    rates = prior.draw(3, 2, draws, np.random.default_rng(1))
     logs = (CLICKS * np.log(rates) + (SHOWS - CLICKS) * np.log1p(-rates)).sum(axis=(1, 2))
     weight = np.exp(logs - logs.max())
     weight /= weight.sum()

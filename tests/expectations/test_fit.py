@@ -25,7 +25,7 @@ def drawn(
             "experiment": e,
             "arm": a,
             "shows": shows,
-            "clicks": int(clicks[e, a, s]),
+            "clicks": int(clicks[e, s, a]),
             **({"segment": s} if segments > 1 else {}),
         }
         for e in range(count)

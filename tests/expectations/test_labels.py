@@ -29,8 +29,8 @@ def simulated_share(
     for run, rates in enumerate(prior.draw(n_arms, shares.size, runs, np.random.default_rng(3))):
         world = Environment(rates, horizon, shares, segments=names).masked(mask)
         shows, _ = run_repetition(make_job(world, Unbounded()), 3, run)
-        lost.append(float((shows[-1].T * world.gaps).sum()))
-        possible.append(horizon * (world.best_reward - rates.mean(axis=0) @ shares))
+        lost.append(float((shows[-1] * world.gaps).sum()))
+        possible.append(horizon * (world.best_reward - rates.mean(axis=1) @ shares))
     share = np.sum(lost) / np.sum(possible)
     spread = np.std(np.array(lost) - share * np.array(possible)) / np.mean(possible)
     return 1 - float(share), float(spread) / np.sqrt(runs)

@@ -42,9 +42,9 @@ def test_draws_share_what_they_should(part: float) -> None:
     lifts = (rates / 0.1 - 1) / 0.05
     assert lifts.mean() == pytest.approx(0, abs=0.02)
     assert lifts.var() == pytest.approx(1, abs=0.02)
-    between_segments = np.corrcoef(lifts[:, 0, 0], lifts[:, 0, 1])[0, 1]
+    between_segments = np.corrcoef(lifts[:, 0, 0], lifts[:, 1, 0])[0, 1]
     assert between_segments == pytest.approx(1 - part, abs=0.03)
-    assert np.corrcoef(lifts[:, 0, 0], lifts[:, 1, 0])[0, 1] == pytest.approx(0, abs=0.03)
+    assert np.corrcoef(lifts[:, 0, 0], lifts[:, 0, 1])[0, 1] == pytest.approx(0, abs=0.03)
 
 
 def test_draws_are_clipped() -> None:

@@ -115,8 +115,8 @@ def test_everybody_before_the_first_table_sees_random_arms(
 ) -> None:
     """With arms of which one is always clicked, the first table leaves random arms behind."""
     first = int(first_table(strategy, asked(arms=arms, segments=segments)))
-    rates = np.zeros((arms, segments))
-    rates[0] = 1.0
+    rates = np.zeros((segments, arms))
+    rates[:, 0] = 1.0
     points = [first, first + 5_000]
     job = make_job(Environment(rates, points[1]), policy_of(strategy, asked(arms=arms, budget=6.0)),
                    checkpoints=points)  # fmt: skip
@@ -153,7 +153,7 @@ def private_shares(arms: int, segments: int, part: float, budget: float) -> tupl
     draws, equal = 4_000, np.full(segments, 1 / segments)
     rates = Prior(0.05, 0.02, part).draw(arms, segments, draws, np.random.default_rng(arms))
     unit = float(best_rate(arms, 0.05, 0.02)) - 0.05
-    best, alone = rates.max(axis=1).mean(axis=1), rates.mean(axis=2).max(axis=1)
+    best, alone = rates.max(axis=2).mean(axis=1), rates.mean(axis=1).max(axis=1)
     table = np.array([proved_table(one, equal, budget).value for one in rates])
     share, best, alone = ((one - 0.05) / unit for one in (table, best, alone))
     shared = (1 - part + part / segments) ** 0.5
@@ -215,7 +215,7 @@ def test_at_budget_0_the_joint_strategy_is_one_bandit_for_everybody() -> None:
     assert joint.lost[1] != pytest.approx(float(pooled.lost), rel=1e-4)
     assert joint.lost[1] == pytest.approx(float(pooled.lost), rel=0.1)
     assert joint.lost[2] != pytest.approx(float(pooled.lost), rel=1e-4)
-    page = Environment([[0.1, 0.2], [0.11, 0.17], [0.105, 0.19]], 20_000)
+    page = Environment([[0.1, 0.11, 0.105], [0.2, 0.17, 0.19]], 20_000)
     policies = (Pooled(), Joint(0), Joint(1e-9), Joint(2))
     shows = [
         run_from(make_job(page, policy), generator_state(np.random.SeedSequence(5)))[0].tolist()

@@ -33,7 +33,7 @@ def simulated_loss(
         rates = prior.draw(arms, len(shares), 1, rng)[0]
         truth = Environment(rates, visitors, shares)
         shows, _ = run_repetition(make_job(truth, policy, checkpoints=[visitors]), 7, run)
-        lost.append(float((shows[-1].T * truth.gaps).sum()))
+        lost.append(float((shows[-1] * truth.gaps).sum()))
     known: Any = {"base_rate": prior.base_rate, "lift": prior.lift}
     gain = float(expected_loss("random", arms, visitors, **known).lost)
     return float(np.mean(lost)) / gain, float(np.std(lost)) / gain / np.sqrt(RUNS)

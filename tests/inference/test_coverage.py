@@ -147,7 +147,7 @@ def test_tables_for_two_segments_are_those_of_the_strategy() -> None:
         for place, rate in enumerate(rates):
             rows = np.array([ours[place], ours[place + len(rates)]])
             worth = 0.5 * float((rows * rate).sum())
-            assert worth == pytest.approx(proved_table(rate.T, [0.5, 0.5], budget).value, abs=1e-9)
+            assert worth == pytest.approx(proved_table(rate, [0.5, 0.5], budget).value, abs=1e-9)
             assert rows == pytest.approx(best_table(rate, budget), abs=1e-6)
 
 

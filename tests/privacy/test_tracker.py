@@ -20,17 +20,16 @@ Table = list[list[float]]
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[Table, Table, list[float]]:
-    """Columns of shown-arm probabilities, click rates and a prior; some as small as 1e-300."""
+    """Rows of shown-arm probabilities, click rates and a prior; some as small as 1e-300."""
     n_arms, n_segments = draw(st.integers(2, 4)), draw(st.integers(1, 4))
     weight = st.one_of(st.floats(1e-3, 1), st.floats(1e-300, 1e-290), st.just(0.0))
     rate = st.one_of(st.floats(0, 1), st.floats(1e-300, 1e-290))
-    columns = [draw(st.lists(weight, min_size=n_arms, max_size=n_arms)) for _ in range(n_segments)]
+    rows = [draw(st.lists(weight, min_size=n_arms, max_size=n_arms)) for _ in range(n_segments)]
     prior = draw(st.lists(weight, min_size=n_segments, max_size=n_segments))
     assume(sum(prior) > 1e-3)
-    assume(all(sum(column) > 1e-3 for column in columns))
-    shown = [[column[arm] / sum(column) for column in columns] for arm in range(n_arms)]
-    rows = st.lists(rate, min_size=n_segments, max_size=n_segments)
-    clicks = [draw(rows) for _ in range(n_arms)]
+    assume(all(sum(row) > 1e-3 for row in rows))
+    shown = [[part / sum(row) for part in row] for row in rows]
+    clicks = [draw(st.lists(rate, min_size=n_arms, max_size=n_arms)) for _ in range(n_segments)]
     return shown, clicks, [p / sum(prior) for p in prior]
 
 
@@ -51,12 +50,12 @@ def test_update_is_bayes_rule(
 ) -> None:
     shown, clicks, prior = world
     sees_output, sees_response = channels
-    arm, clicked = data.draw(st.integers(0, len(shown) - 1)), data.draw(st.booleans())
+    arm, clicked = data.draw(st.integers(0, len(shown[0]) - 1)), data.draw(st.booleans())
     tracker = Tracker(shown, clicks, sees_output=sees_output, sees_response=sees_response)
     after = _exactly(
         prior,
-        shown[arm] if sees_output else None,
-        clicks[arm] if sees_response else None,
+        [row[arm] for row in shown] if sees_output else None,
+        [row[arm] for row in clicks] if sees_response else None,
         clicked,
     )
     if sum(after) == 0:
@@ -70,7 +69,7 @@ def test_update_is_bayes_rule(
 
 
 def test_odds_are_the_product_of_the_factors() -> None:
-    tracker = Tracker([[0.6, 0.3], [0.4, 0.7]], [[0.1, 0.4], [0.2, 0.2]], sees_response=True)
+    tracker = Tracker([[0.6, 0.4], [0.3, 0.7]], [[0.1, 0.2], [0.4, 0.2]], sees_response=True)
     after = tracker.update([0.2, 0.8], shown_arm=0, clicked=True)
     output = tracker.output_factor(shown_arm=0, segment=0, other=1)
     response = tracker.response_factor(shown_arm=0, clicked=True, segment=0, other=1)
@@ -79,7 +78,7 @@ def test_odds_are_the_product_of_the_factors() -> None:
 
 
 def test_closed_channels_say_nothing() -> None:
-    shown, clicks = [[0.6, 0.3], [0.4, 0.7]], [[0.1, 0.4], [0.2, 0.2]]
+    shown, clicks = [[0.6, 0.4], [0.3, 0.7]], [[0.1, 0.2], [0.4, 0.2]]
     blind = Tracker(shown, clicks, sees_output=False)
     assert blind.output_factor(shown_arm=0, segment=0, other=1) == 1
     assert blind.response_factor(shown_arm=0, clicked=True, segment=0, other=1) == 1
@@ -90,7 +89,7 @@ def test_closed_channels_say_nothing() -> None:
 
 
 def test_extreme_factors_do_not_overflow() -> None:
-    tracker = Tracker([[1.0, 0.0, 5e-324], [0.0, 1.0, 1.0]])
+    tracker = Tracker([[1.0, 0.0], [0.0, 1.0], [5e-324, 1.0]])
     assert tracker.output_factor(shown_arm=0, segment=0, other=1) == np.inf
     assert tracker.output_factor(shown_arm=0, segment=1, other=0) == 0
     assert tracker.output_factor(shown_arm=0, segment=0, other=2) == np.inf
@@ -112,7 +111,7 @@ def test_beliefs_stay_within_the_budgets_bounds(
     greedy = data.draw(
         st.lists(st.integers(0, n_arms - 1), min_size=len(clocks), max_size=len(clocks))
     )
-    shown = np.column_stack(
+    shown = np.stack(
         [
             strategy.mechanism(n, n_arms).shown_distribution(g)
             for n, g in zip(clocks, greedy, strict=True)
@@ -128,7 +127,7 @@ def test_beliefs_stay_within_the_budgets_bounds(
 
 
 def test_value_objects() -> None:
-    shown = np.array([[0.6, 0.3], [0.4, 0.7]])
+    shown = np.array([[0.6, 0.4], [0.3, 0.7]])
     tracker = Tracker(shown)
     shown[0, 0] = 0
     assert tracker.output_factor(shown_arm=0, segment=0, other=1) == 2

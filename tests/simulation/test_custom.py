@@ -161,7 +161,7 @@ def test_ucb_shows_the_highest_bound() -> None:
 
 
 def test_privacy_costs_clicks() -> None:
-    world = Environment([[0.5] * 3, [0.2] * 3, [0.2] * 3], 3_000)
+    world = Environment([[0.5, 0.2, 0.2]] * 3, 3_000)
     policies: list[Simulated] = [
         Custom(ThompsonSampling),
         Custom(ThompsonSampling, budget=0.5),

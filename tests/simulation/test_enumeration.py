@@ -89,7 +89,7 @@ class Paths:
 
 
 def _from_source(name: str, budget: float, rates: tuple[float, float], horizon: int) -> Law:
-    rule = policy_named(name, Settings(budget)).rule(np.array(rates)[:, None], horizon)
+    rule = policy_named(name, Settings(budget)).rule(np.array([rates]), horizon)
     assert isinstance(rule, GreedyRule)
 
     def run(paths: Paths) -> tuple[int, ...]:

@@ -32,7 +32,8 @@ from deniable.strategies.kernel_rules import FixedRule, Simulated
 from deniable.strategies.pooled import Pooled
 
 Table = NDArray[np.float64]
-RATES = np.array([[0.5, 0.2], [0.2, 0.4], [0.3, 0.3]])
+Counts = NDArray[np.int64]
+RATES = np.array([[0.5, 0.2, 0.3], [0.2, 0.4, 0.3]])
 SHARES = np.array([0.7, 0.3])
 HORIZON = 450
 WORLD = Environment(RATES, HORIZON, SHARES)
@@ -59,17 +60,17 @@ def _by_steps(
     """One repetition, visitor by visitor, in plain Python; a table every so many visitors."""
     shows, clicks = np.zeros(RATES.shape), np.zeros(RATES.shape)
     table = _best() if name == "best private" else np.full(RATES.shape, 1 / 3)
-    up_to = np.cumsum(table, axis=0).T.tolist()
+    up_to = np.cumsum(table, axis=1).tolist()
     rates, first = RATES.tolist(), shares[0]
     for visitor, (segment, arm, click) in enumerate(rng.random((HORIZON, 3)).tolist()):
         if visitor and visitor % least == 0:
             table = CASES[name][1](shows, clicks)
-            up_to = np.cumsum(table, axis=0).T.tolist()
+            up_to = np.cumsum(table, axis=1).tolist()
         s = int(segment >= first)
         a = min(bisect_right(up_to[s], arm), 2)
-        shows[a, s] += 1
-        clicks[a, s] += click < rates[a][s]
-    return [*shows.T.ravel(), *clicks.T.ravel(), clicks.sum()]
+        shows[s, a] += 1
+        clicks[s, a] += click < rates[s][a]
+    return [*shows.ravel(), *clicks.ravel(), clicks.sum()]
 
 
 def _epoch_sample(policy: Simulated, size: int = 2000) -> Table:
@@ -117,7 +118,7 @@ def test_tables_come_when_the_service_s_do(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(TableMaker, "next_table", noted)
     for n_arms, growth in ((8, 1.05), (40, 1.05)):
         seen.clear()
-        rates = np.linspace(0.1, 0.5, n_arms)[:, None].repeat(3, axis=1)
+        rates = np.tile(np.linspace(0.1, 0.5, n_arms), (3, 1))
         run_repetition(make_job(Environment(rates, 20_000), Joint(1)), 1, 1)
         due, wanted = 0, []
         while (due := max(due + epochs_of(n_arms, 3).least, int(due * growth))) < 20_000:
@@ -159,7 +160,7 @@ def test_best_private_is_the_programme_with_true_rates() -> None:
     # Shares count: with the second segment nearly empty, one arm is best for all.
     skewed = make_job(Environment(RATES, 10, [0.999, 0.001]), BestPrivate(0.1))
     assert isinstance(skewed.rule, FixedRule)
-    assert skewed.rule.shown[0].tolist() == [1, 1]
+    assert skewed.rule.shown[:, 0].tolist() == [1, 1]
 
 
 def test_joint_approaches_its_limit() -> None:
@@ -170,14 +171,14 @@ def test_joint_approaches_its_limit() -> None:
 
 
 def test_tables_are_made_from_the_counts_before_them() -> None:
-    seen: list[tuple[Table, Table]] = []
+    seen: list[tuple[Counts, Counts]] = []
 
-    def keep(shows: Table, clicks: Table) -> Table:
-        seen.append((shows, clicks))
-        return np.full((3, 2), 1 / 3)
+    def keep(shows: Counts, clicks: Counts) -> Table:
+        seen.append((shows.copy(), clicks.copy()))
+        return np.full((2, 3), 1 / 3)
 
     setting = Setting(
-        np.ascontiguousarray(RATES.T),
+        RATES,
         np.cumsum(SHARES),
         np.array([10**4]),
         generator_state(np.random.SeedSequence(2)),
@@ -185,13 +186,13 @@ def test_tables_are_made_from_the_counts_before_them() -> None:
     run_epochs(True, Epochs(2.0, 1000), keep, setting)
     assert [shows.sum() for shows, _ in seen] == [1000, 2000, 4000, 8000]
     for shows, clicks in seen:
-        assert shows.shape == clicks.shape == (3, 2)
+        assert shows.shape == clicks.shape == (2, 3)
         assert clicks / shows == pytest.approx(RATES, abs=0.2)
 
 
 def test_refusals() -> None:
     with pytest.raises(InvalidArgumentError, match="200"):
-        make_job(Environment(np.full((201, 2), 0.1), 10), Joint(1))
+        make_job(Environment(np.full((2, 201), 0.1), 10), Joint(1))
     for wrong in (
         {"budget": -1},
         {"budget": 1, "told_horizon": -1},

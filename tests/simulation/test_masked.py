@@ -18,7 +18,7 @@ from deniable.strategies.unbounded import Unbounded
 
 SEGMENTS = ("a", "b", "c")
 PAGE = Environment(
-    [[0.5, 0.1, 0.2], [0.2, 0.4, 0.3]], 100_000, shares=[0.6, 0.3, 0.1], segments=SEGMENTS
+    [[0.5, 0.2], [0.1, 0.4], [0.2, 0.3]], 100_000, shares=[0.6, 0.3, 0.1], segments=SEGMENTS
 )
 
 
@@ -35,7 +35,7 @@ def labelled_people(page: Environment, mask: Mask, count: int) -> np.ndarray:
         (f"v-{n}" for n in range(count)), [page.segments[s] for s in segments.tolist()]
     )
     arms = rng.integers(page.n_arms, size=count)
-    clicks = (rng.random(count) < page.rates[arms, segments]).astype(int)
+    clicks = (rng.random(count) < page.rates[segments, arms]).astype(int)
     counts = np.zeros((len(mask.labels_in_order), page.n_arms, 2), int)
     places = {label: place for place, label in enumerate(mask.labels_in_order)}
     np.add.at(counts, (np.array([places[label] for label in labels]), arms, clicks), 1)
@@ -48,7 +48,7 @@ def test_shares_and_rates_are_those_of_labelled_people(groups: dict[str, list[st
     counts = labelled_people(PAGE, chosen, 200_000)
 
     def p_value(world: Environment) -> float:
-        clicks = world.rates.T[..., None] * [-1, 1] + [1, 0]
+        clicks = world.rates[..., None] * [-1, 1] + [1, 0]
         expected = world.shares[:, None, None] / world.n_arms * clicks * counts.sum()
         return float(stats.chisquare(counts.ravel(), expected.ravel()).pvalue)
 
@@ -56,14 +56,14 @@ def test_shares_and_rates_are_those_of_labelled_people(groups: dict[str, list[st
     assert masked.segments == chosen.labels_in_order
     assert p_value(masked) > 1e-9
     # The fault of mixing with P(label | segment) instead of P(segment | label) would show.
-    wrong = PAGE.rates @ chosen.by_segment / chosen.by_segment.sum(axis=0)
+    wrong = (PAGE.rates.T @ chosen.by_segment / chosen.by_segment.sum(axis=0)).T
     assert p_value(Environment(wrong, 1, masked.shares)) < 1e-9
 
 
 def test_the_order_of_the_mask_does_not_matter() -> None:
     one, other = PAGE.masked(mask()), PAGE.masked(mask(segments=("c", "a", "b")))
     order = [other.segments.index(label) for label in one.segments]
-    np.testing.assert_allclose(one.rates, other.rates[:, order])
+    np.testing.assert_allclose(one.rates, other.rates[order])
 
 
 def test_regret_is_against_the_best_arm_of_the_own_segment() -> None:
@@ -72,7 +72,7 @@ def test_regret_is_against_the_best_arm_of_the_own_segment() -> None:
     lost = simulate(masked, [Random()], repetitions=20, seed=1, workers=1).summary("regret")
     on_segments = simulate(PAGE, [Random()], repetitions=20, seed=1, workers=1).summary("regret")
     assert lost["mean"][0] == pytest.approx(on_segments["mean"][0], rel=0.01)
-    assert (masked.gaps.min(axis=0) > 0.02).all()  # no arm is best for all people of a label
+    assert (masked.gaps.min(axis=1) > 0.02).all()  # no arm is best for all people of a label
 
 
 def test_perfect_information_about_labels_reaches_the_limit() -> None:
@@ -83,19 +83,19 @@ def test_perfect_information_about_labels_reaches_the_limit() -> None:
     for rates in prior.draw(4, 4, 4000, np.random.default_rng(12)):
         page = Environment(rates, 1, shares, segments=names)
         masked = page.masked(chosen)
-        reached += float(masked.rates.max(axis=0) @ masked.shares) - 0.5
+        reached += float(masked.rates.max(axis=1) @ masked.shares) - 0.5
         possible += page.best_reward - 0.5
     limit = chosen.expected_limit(shares.tolist(), heterogeneity=0.7)
     assert reached / possible == pytest.approx(limit, abs=0.01)
 
 
 def test_changes_of_click_rates_are_masked_too() -> None:
-    later = PAGE.rates[::-1]
+    later = PAGE.rates[:, ::-1]
     page = Environment(
         PAGE.rates, 1000, PAGE.shares, segments=SEGMENTS, changes=[(501, later)], values=[2, 3]
     )
     masked = page.masked(mask())
-    np.testing.assert_allclose(masked.phases[1], masked.phases[0][::-1])
+    np.testing.assert_allclose(masked.phases[1], masked.phases[0][:, ::-1])
     assert masked.best.shape == (2, 3)
     np.testing.assert_allclose(masked.best[0] @ masked.shares, page.best_reward)
 
@@ -120,7 +120,7 @@ def test_a_bandit_on_labels_gains_what_labels_can_tell() -> None:
 def test_other_segments_and_values_by_segment_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="a mask of the segments a, b, c"):
         PAGE.masked(mask(segments=("a", "b")))
-    page = Environment(PAGE.rates, 10, segments=SEGMENTS, values=[[1, 2, 1], [1, 1, 1]])
+    page = Environment(PAGE.rates, 10, segments=SEGMENTS, values=[[1, 1], [2, 1], [1, 1]])
     with pytest.raises(InvalidArgumentError, match="rewards must not depend on what is masked"):
         page.masked(mask())
 

@@ -31,7 +31,7 @@ from deniable.strategies.dynamic import Dynamic
 from deniable.strategies.kernel_rules import PublishedRule, Simulated
 from deniable.strategies.recipe import Recipe
 
-RATES = [[0.8, 0.3], [0.4, 0.5], [0.2, 0.6]]
+RATES = [[0.8, 0.4, 0.2], [0.3, 0.5, 0.6]]
 SHARES = [0.7, 0.3]
 HORIZON = 520
 POINTS = [150, 330]
@@ -58,7 +58,7 @@ def _reference(policy: Private, strategy: str, budgets: tuple[float, ...], seed:
 def _reference_run(
     policy: Private, strategy: str, budgets: tuple[float, ...], rng: random.Random
 ) -> list[int]:
-    width, height = len(RATES), len(SHARES)
+    width, height = len(RATES[0]), len(SHARES)
     shows, clicks = ([[0] * width for _ in range(height)] for _ in range(2))
     due, rows = 0, []
     noted: list[int] = []
@@ -77,7 +77,7 @@ def _reference_run(
         place = rng.getrandbits(64)
         a = sum(place >= end for end in rows[s])
         shows[s][a] += 1
-        clicks[s][a] += rng.random() < RATES[a][s]
+        clicks[s][a] += rng.random() < RATES[s][a]
         if visitor + 1 in (*POINTS, HORIZON):
             noted += [*chain(*shows), *chain(*clicks)]
     return noted

@@ -47,7 +47,7 @@ def _law_of_the_kernel(
     policy: Simulated, delays: tuple[float, ...], horizon: int, **replaced: Any
 ) -> Law:
     """All paths of the kernel's own source, with their probabilities."""
-    rule = policy.rule(np.array(RATES)[:, None], horizon)
+    rule = policy.rule(np.array([RATES]), horizon)
     assert isinstance(rule, GreedyRule)
 
     def run(paths: Paths) -> tuple[int, ...]:

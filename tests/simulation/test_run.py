@@ -26,7 +26,7 @@ from deniable.strategies.dynamic import Dynamic
 from deniable.strategies.kernel_rules import Simulated
 from deniable.theory.regret import constant_regret, dynamic_regret, nonprivate_regret
 
-PAGE = Environment([[0.3, 0.1], [0.28, 0.2]], 5000, [0.6, 0.4])
+PAGE = Environment([[0.3, 0.28], [0.1, 0.2]], 5000, [0.6, 0.4])
 PAIR: list[Simulated] = [Constant(1), Dynamic(3)]
 
 

@@ -24,8 +24,8 @@ checkpoints = [10, 1e3]
 kernel = "step"
 
 [rates]
-old = [0.31, 0.20]
-new = [0.29, 0.25]
+desktop = { new = 0.25, old = 0.20 }
+mobile = { old = 0.31, new = 0.29 }
 
 [shares]
 mobile = 0.7
@@ -41,11 +41,11 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert (world.name, world.horizon, world.arms, world.segments) == (
         "landing page",
         10**6,
-        ("old", "new"),
-        ("mobile", "desktop"),
+        ("new", "old"),
+        ("desktop", "mobile"),
     )
-    assert world.rates.tolist() == [[0.31, 0.2], [0.29, 0.25]]
-    assert world.shares.tolist() == [0.7, 0.3]
+    assert world.rates.tolist() == [[0.25, 0.2], [0.29, 0.31]]
+    assert world.shares.tolist() == [0.3, 0.7]
     assert [policy.label for policy in scenario.policies] == [
         "constant(1)",
         "constant(3)",
@@ -62,7 +62,8 @@ BAD = [
     ("rates", [0.3]),
     ("rates", [0.3, 1.5]),
     ("rates", "high"),
-    ("rates", {"old": [0.1, 0.2], "new": [0.1]}),
+    ("rates", {"mobile": [0.1, 0.2], "desktop": [0.1]}),
+    ("rates", {"mobile": {"old": 0.1, "new": 0.2}, "desktop": {"old": 0.1}}),
     ("visitors", 0),
     ("visitors", 2.5),
     ("visitors", "many"),

@@ -26,7 +26,7 @@ def named(name: str, budget: float, n_arms: int) -> Simulated:
 
 def world_of(rates: tuple[float, ...], segments: int, horizon: int) -> Environment:
     """Segments of unequal shares, each with the rates in another order."""
-    table = np.array([np.roll(rates, j) for j in range(segments)]).T
+    table = np.array([np.roll(rates, j) for j in range(segments)])
     shares = np.arange(1, segments + 1) / np.arange(1, segments + 1).sum()
     return Environment(table, horizon, shares)
 

@@ -23,60 +23,58 @@ from deniable.strategies.joint_lp import (
 )
 
 WEBSITE = np.array([[0.324, 0.295], [0.295, 0.324]])
-ALIKE = np.array([[0.10, 0.02, 0.02], [0.02, 0.10, 0.02], [0.02, 0.02, 0.10], [0.07, 0.07, 0.07]])
+ALIKE = np.array([[0.10, 0.02, 0.02, 0.07], [0.02, 0.10, 0.02, 0.07], [0.02, 0.02, 0.10, 0.07]])
 MIXED = np.array(
     [
-        [0.10, 0.08, 0.01],
-        [0.02, 0.10, 0.05],
-        [0.04, 0.03, 0.09],
-        [0.06, 0.07, 0.055],
-        [0.01, 0.01, 0.02],
+        [0.10, 0.02, 0.04, 0.06, 0.01],
+        [0.08, 0.10, 0.03, 0.07, 0.01],
+        [0.01, 0.05, 0.09, 0.055, 0.02],
     ]
 )
 THIRDS = [1 / 3] * 3
 
 
 def _draw(rng: np.random.Generator, n_arms: int, n_segments: int) -> tuple[np.ndarray, np.ndarray]:
-    rates = rng.uniform(0.02, 0.08, (n_arms, n_segments))
+    rates = rng.uniform(0.02, 0.08, (n_segments, n_arms))
     return rates, rng.dirichlet(np.ones(n_segments))
 
 
 def test_two_arms_two_segments() -> None:
     best = proved_table(WEBSITE, [0.5, 0.5], 1)
-    assert best.table[0] == pytest.approx([0.731059, 0.268941], abs=5e-7)
+    assert best.table[:, 0] == pytest.approx([0.731059, 0.268941], abs=5e-7)
     assert best.value == pytest.approx(0.316201, abs=5e-7)
     unequal = proved_table(WEBSITE, [0.9, 0.1], 1)
-    assert unequal.table.tolist() == [[1, 1], [0, 0]]
+    assert unequal.table.tolist() == [[1, 0], [1, 0]]
     assert unequal.value == pytest.approx(0.3211)
     more = proved_table(WEBSITE, [0.9, 0.1], 3)
-    assert more.table[0] == pytest.approx([0.952574, 0.047426], abs=5e-7)
+    assert more.table[:, 0] == pytest.approx([0.952574, 0.047426], abs=5e-7)
     assert more.value == pytest.approx(0.322625, abs=5e-7)
 
 
 def test_the_switch_from_one_arm_to_two() -> None:
     switch = np.log(9)
-    assert proved_table(WEBSITE, [0.9, 0.1], switch - 1e-6).table[1].max() == 0
-    assert proved_table(WEBSITE, [0.9, 0.1], switch + 1e-6).table[1].min() > 0
+    assert proved_table(WEBSITE, [0.9, 0.1], switch - 1e-6).table[:, 1].max() == 0
+    assert proved_table(WEBSITE, [0.9, 0.1], switch + 1e-6).table[:, 1].min() > 0
 
 
 def test_an_arm_that_everybody_likes_a_little() -> None:
     for budget in (0.5, 1):
         best = proved_table(ALIKE, THIRDS, budget)
-        assert best.table[3] == pytest.approx([1, 1, 1])
+        assert best.table[:, 3] == pytest.approx([1, 1, 1])
         assert best.value == pytest.approx(0.07)
     best = proved_table(ALIKE, THIRDS, 2)
-    assert best.table[0] == pytest.approx([0.786986, 0.106507, 0.106507], abs=5e-7)
+    assert best.table[:, 0] == pytest.approx([0.786986, 0.106507, 0.106507], abs=5e-7)
     assert best.value == pytest.approx(0.082959, abs=5e-7)
 
 
 def test_a_compromise_arm_that_is_nobodys_best() -> None:
     shares = [0.5, 0.3, 0.2]
     low = proved_table(MIXED, shares, 0.5)
-    assert low.table[0] == pytest.approx([1, 1, 1])
+    assert low.table[:, 0] == pytest.approx([1, 1, 1])
     assert low.value == pytest.approx(0.076)
     best = proved_table(MIXED, shares, 1)
-    assert best.table[0] == pytest.approx([0.731059, 0.731059, 0.268941], abs=5e-7)
-    assert best.table[3] == pytest.approx([0.268941, 0.268941, 0.731059], abs=5e-7)
+    assert best.table[:, 0] == pytest.approx([0.731059, 0.731059, 0.268941], abs=5e-7)
+    assert best.table[:, 3] == pytest.approx([0.268941, 0.268941, 0.731059], abs=5e-7)
     assert best.value == pytest.approx(0.076394, abs=5e-7)
     assert proved_table(MIXED, shares, 2).value == pytest.approx(0.085113, abs=5e-7)
 
@@ -88,7 +86,7 @@ def test_against_highs(n_arms: int, n_segments: int, budget: float) -> None:
     for _ in range(4):
         rates, shares = _draw(rng, n_arms, n_segments)
         best = proved_table(rates, shares, budget)
-        want = oracle(rates * shares, float(np.exp(budget)))
+        want = oracle(rates.T * shares, float(np.exp(budget)))
         assert best.value == pytest.approx(want, abs=1e-9)
         assert best.gap <= GAP
 
@@ -100,7 +98,7 @@ def test_against_rational_arithmetic(budget: float) -> None:
     for _ in range(3):
         rates, shares = _draw(rng, 3, 3)
         best = proved_table(rates, shares, budget)
-        values = [[Fraction(float(v)) for v in row] for row in rates * shares]
+        values = [[Fraction(float(v)) for v in row] for row in rates.T * shares]
         assert best.value == pytest.approx(float(exactly(values, ratio)), abs=1e-12)
 
 
@@ -109,15 +107,15 @@ def test_against_rational_arithmetic(budget: float) -> None:
 def test_feasible_sparse_and_proved(n_arms: int, n_segments: int, budget: float) -> None:
     rng = np.random.default_rng([n_arms, n_segments])
     rates, shares = _draw(rng, n_arms, n_segments)
-    rates[:, 1] = rates[:, 0]  # ties
+    rates[1] = rates[0]  # ties
     best = proved_table(rates, shares, budget)
     assert best.gap <= GAP
-    assert best.table.sum(axis=0) == pytest.approx(np.ones(n_segments))
-    low, high = best.table.min(axis=1), best.table.max(axis=1)
+    assert best.table.sum(axis=1) == pytest.approx(np.ones(n_segments))
+    low, high = best.table.min(axis=0), best.table.max(axis=0)
     assert (low >= 0).all()
     assert (high <= low * np.exp(budget) * (1 + 1e-9)).all()
     assert (high > 0).sum() <= min(n_arms, n_segments)
-    assert best.value == pytest.approx((rates * shares * best.table).sum())
+    assert best.value == pytest.approx((shares[:, None] * rates * best.table).sum())
 
 
 @pytest.mark.parametrize("budget", [0.0, 0.5, 3.0])
@@ -126,14 +124,14 @@ def test_many_segments(budget: float) -> None:
     rates, shares = _draw(rng, 60, 60)
     best = proved_table(rates, shares, budget)
     assert best.gap <= GAP
-    low, high = best.table.min(axis=1), best.table.max(axis=1)
+    low, high = best.table.min(axis=0), best.table.max(axis=0)
     assert (high <= low * np.exp(budget) * (1 + 1e-6) + 1e-12).all()
 
 
 def _hard(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """More segments than the simplex method has pivots for, with very unequal rates and shares."""
     rng = np.random.default_rng(seed)
-    rates = np.clip(rng.lognormal(-5, 2, (34, 50)), 0, 1)
+    rates = np.clip(rng.lognormal(-5, 2, (34, 50)).T, 0, 1)
     shares = rng.dirichlet(np.full(50, 0.3))
     return rates, shares / shares.sum()
 
@@ -145,16 +143,16 @@ def test_highs_proves_what_the_simplex_method_leaves_open(
     rates, shares = _hard(seed)
     best = proved_table(rates, shares, 1.0)
     assert best.gap <= GAP
-    low, high = best.table.min(axis=1), best.table.max(axis=1)
+    low, high = best.table.min(axis=0), best.table.max(axis=0)
     assert (high <= low * np.exp(1) * (1 + 1e-9)).all()
-    assert best.value == pytest.approx((rates * shares * best.table).sum())
+    assert best.value == pytest.approx((shares[:, None] * rates * best.table).sum())
     # Without SciPy the table is still served, and its gap says what is not proved.
     monkeypatch.setattr(_extras, "find_spec", lambda module: None if module == "scipy" else "")
     unproved = proved_table(rates, shares, 1.0)
     assert unproved.gap > GAP
     assert best.value - 1e-12 <= unproved.value + unproved.gap
     with pytest.raises(MissingExtraError):
-        best_table(rates.T, 1.0, shares)
+        best_table(rates, 1.0, shares)
 
 
 def test_a_method_that_lies_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +175,7 @@ def test_highs_agrees_with_the_simplex_method(budget: float) -> None:
     rng = np.random.default_rng(int(100 * budget))
     for n_arms, n_segments in [(2, 2), (8, 5), (5, 12)]:
         rates, shares = _draw(rng, n_arms, n_segments)
-        values, weakest = rates * shares, lowest_ratio(budget, n_arms)
+        values, weakest = np.ascontiguousarray(rates.T * shares), lowest_ratio(budget, n_arms)
         found = by_highs(values, weakest)
         assert found is not None
         table, prices = found
@@ -192,7 +190,7 @@ def test_two_segments_in_closed_form() -> None:
         power = np.exp(budget)
         for _ in range(20):
             rates, shares = _draw(rng, 6, 2)
-            v = rates * shares
+            v = rates.T * shares
             want = (power * v[:, 0] + v[:, 1]).max() + (v[:, 0] + power * v[:, 1]).max()
             assert proved_table(rates, shares, budget).value == pytest.approx(want / (1 + power))
 
@@ -201,7 +199,7 @@ def test_the_gap_is_a_proof() -> None:
     """Any prices give a bound above the value of any feasible table; bad prices, a loose one."""
     rng = np.random.default_rng(1)
     rates, shares = _draw(rng, 8, 5)
-    values, weakest = rates * shares, lowest_ratio(1.0, 8)
+    values, weakest = np.ascontiguousarray(rates.T * shares), lowest_ratio(1.0, 8)
     best = proved_table(rates, shares, 1.0)
     bounds = [dual_bound(values, weakest, rng.normal(0.01, 0.01, 5)) for _ in range(200)]
     assert min(bounds) > best.value
@@ -209,14 +207,14 @@ def test_the_gap_is_a_proof() -> None:
 
 
 def test_one_segment_leaks_nothing() -> None:
-    best = proved_table([[0.1], [0.3], [0.2]], [1.0], 0)
+    best = proved_table([[0.1, 0.3, 0.2]], [1.0], 0)
     assert best.table.ravel().tolist() == [0, 1, 0]
     assert best.value == 0.3
 
 
 def test_budget_zero_is_one_arm_for_everybody_not_uniform() -> None:
     best = proved_table(MIXED, [0.5, 0.3, 0.2], 0)
-    assert best.table[0].tolist() == [1, 1, 1]
+    assert best.table[:, 0].tolist() == [1, 1, 1]
     assert best.gap == 0
 
 
@@ -227,7 +225,7 @@ def test_budgets_near_zero(budget: float) -> None:
     for n_arms, n_segments in [(5, 3), (50, 20), (60, 60)]:
         rates, shares = _draw(rng, n_arms, n_segments)
         best = proved_table(rates, shares, budget)
-        assert best.value >= (rates @ shares).max() - 1e-9
+        assert best.value >= (shares @ rates).max() - 1e-9
         assert best.gap <= max(GAP, budget)
 
 
@@ -236,7 +234,7 @@ def test_a_budget_for_each_arm() -> None:
     equal = proved_table(MIXED, THIRDS, 1.5)
     assert proved_table(MIXED, THIRDS, [1.5] * 5).value == pytest.approx(equal.value)
     best = proved_table(MIXED, THIRDS, [0.5, 1, 1.5, 1, 2])
-    low, high = best.table.min(axis=1), best.table.max(axis=1)
+    low, high = best.table.min(axis=0), best.table.max(axis=0)
     assert (high <= low * np.exp([0.5, 1, 1.5, 1, 2]) * (1 + 1e-9)).all()
     assert best.gap <= GAP
     assert (

@@ -62,7 +62,7 @@ def test_a_table_keeps_its_budget_exactly(budget: float, n_segments: int, n_arms
 def test_opposite_arms_get_the_best_table_there_is() -> None:
     """The mean of best tables for draws near (.324, .295): randomized response, but for the floor."""
     made = recipe(2).table(OPPOSITE)
-    table = np.array([[part / SPACE for part in row] for row in made.rows]).T
+    table = np.array([[part / SPACE for part in row] for row in made.rows])
     rates = np.array([[0.324, 0.295], [0.295, 0.324]])
     limit = by_highs(rates * 0.5, math.e)
     assert limit == pytest.approx(0.316201, abs=5e-7)
@@ -85,7 +85,7 @@ def test_the_zero_row_is_the_mean_row_by_shares() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_mean_row_adds_nothing_to_a_ratio(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    table = rng.dirichlet(np.ones(4), size=3).T
+    table = rng.dirichlet(np.ones(4), size=3)
     rows = integer_table((0.5 * table + 0.125).tolist(), 5 * NANO)
     weights = rng.integers(1, 1000, 3).tolist()
     mean = mean_row(rows, weights)

@@ -69,11 +69,11 @@ def test_the_contract(name: str) -> None:
     assert hash(policy) == hash(policy_named(name, SETTINGS))
     with pytest.raises((FrozenInstanceError, AttributeError)):
         policy.label = "mine"  # type: ignore[misc]
-    rates = np.array([[0.1, 0.4], [0.2, 0.3], [0.3, 0.2]])
+    rates = np.array([[0.1, 0.2, 0.3], [0.4, 0.3, 0.2]])
     rule = policy.rule(rates, 1000)
     if isinstance(rule, FixedRule):
         assert rule.shown.shape == rates.shape
-        assert np.allclose(rule.shown.sum(axis=0), 1)
+        assert np.allclose(rule.shown.sum(axis=1), 1)
     elif isinstance(rule, IndexRule):
         assert 0 < rule.discount < 1
     elif isinstance(rule, LearnerRule):
@@ -113,7 +113,7 @@ def _check_greedy(rule: GreedyRule, cap: float) -> None:
 @pytest.mark.parametrize("n_arms", [2, 3, 8])
 def test_rules_are_the_mechanisms(clock: int, n_arms: int) -> None:
     """The kernels' exploration against the privacy layer's mechanisms."""
-    rates = np.full((n_arms, 1), 0.1)
+    rates = np.full((1, n_arms), 0.1)
     budgets = tuple(np.linspace(0.5, 4, n_arms).tolist())
     given = Settings(3.0, budgets)
     wanted: dict[str, Any] = {
@@ -133,7 +133,7 @@ def test_rules_are_the_mechanisms(clock: int, n_arms: int) -> None:
 
 
 def test_only_perfect_information_looks_at_the_rates() -> None:
-    one, other = np.array([[0.1], [0.2], [0.3]]), np.array([[0.3], [0.2], [0.1]])
+    one, other = np.array([[0.1, 0.2, 0.3]]), np.array([[0.3, 0.2, 0.1]])
     for name in POLICIES:
         rules = [policy_named(name, SETTINGS).rule(rates, 100) for rates in (one, other)]
         texts = [repr(vars(rule)) for rule in rules]
@@ -162,7 +162,7 @@ def test_bad_settings_are_named(name: str, settings: Settings, named: str) -> No
 @pytest.mark.parametrize("n_arms", [2, 5])
 def test_the_dynamic_schedule_turns_where_its_floor_is_reached(n_arms: int, budget: float) -> None:
     """The first visitor whose exploration is at the floor, by a scan of (K log n / n)^(1/3)."""
-    rule = Dynamic(budget).rule(np.full((n_arms, 1), 0.1), 10**6)
+    rule = Dynamic(budget).rule(np.full((1, n_arms), 0.1), 10**6)
     assert isinstance(rule, GreedyRule)
     n = np.arange(3, 200_000)
     falling = np.minimum(1.0, np.cbrt(n_arms * np.log(n) / n))
@@ -185,5 +185,5 @@ def test_budgets_by_arm_follow_the_experiments_clock() -> None:
     ("horizon", "discount"), [(1, 0.5), (2, 0.5), (10, 0.9), (1000, 0.999), (10**8, 0.9999)]
 )
 def test_the_gittins_discount_is_that_of_the_horizon(horizon: int, discount: float) -> None:
-    assert Gittins().rule(np.full((2, 1), 0.1), horizon).discount == discount
-    assert Gittins(0.7).rule(np.full((2, 1), 0.1), horizon).discount == 0.7
+    assert Gittins().rule(np.full((1, 2), 0.1), horizon).discount == discount
+    assert Gittins(0.7).rule(np.full((1, 2), 0.1), horizon).discount == 0.7

@@ -103,13 +103,13 @@ def test_the_price_is_tight(k: int, j: int) -> None:
     """Rates 1 for a segment's own arm, 0 else, equal shares: the best table loses exactly the price."""
     m = min(k, j)
     for budget in (0.3, 1.0, 4.0):
-        own = np.eye(k, m)
+        own = np.eye(m, k)
         best = proved_table(own, np.full(m, 1 / m), budget)
         assert 1 - best.value == pytest.approx(float(joint.joint_price(k, budget, m)), abs=1e-9)
         rng = np.random.default_rng(k)
         for _ in range(10):
-            rates, shares = rng.random((k, j)), rng.dirichlet(np.ones(j))
-            lost = (shares * rates.max(axis=0)).sum() - proved_table(rates, shares, budget).value
+            rates, shares = rng.random((j, k)), rng.dirichlet(np.ones(j))
+            lost = (shares * rates.max(axis=1)).sum() - proved_table(rates, shares, budget).value
             assert lost <= joint.joint_price(k, budget, j)
 
 

@@ -57,13 +57,13 @@ class Prior:
     def draw(
         self, n_arms: int, n_segments: int, count: int, rng: np.random.Generator
     ) -> FloatArray:
-        """Click rates of `count` experiments, (count, K, J).
+        """Click rates of `count` experiments, (count, J, K).
 
         >>> Prior(0.1, 0.2).draw(3, 2, 5, np.random.default_rng(1)).shape
-        (5, 3, 2)
+        (5, 2, 3)
         """
-        shared = rng.standard_normal((count, n_arms, 1))
-        own = rng.standard_normal((count, n_arms, n_segments))
+        shared = rng.standard_normal((count, 1, n_arms))
+        own = rng.standard_normal((count, n_segments, n_arms))
         part = self.heterogeneity
         return self.clipped(math.sqrt(1 - part) * shared + math.sqrt(part) * own)
 

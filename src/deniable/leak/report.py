@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Leak:
-    r"""rWhat a log reveals to a tracker.
+    r"""What a log reveals to a tracker.
 
     Attributes:
         file: the log's name.

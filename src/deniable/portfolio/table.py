@@ -70,7 +70,7 @@ def read_rows(path: str | Path) -> list[Record]:
 
 
 def csv_rows(text: str) -> list[Record]:
-    r"""rParse CSV text; cells stay text, so that errors can be reported with their row.
+    r"""Parse CSV text; cells stay text, so that errors can be reported with their row.
 
     Fields are separated by commas, semicolons or tabs, whichever is most frequent in the first
     line. If it is not the comma, a comma within a number is its decimal point.

@@ -92,13 +92,13 @@ class Tracker:
     """A tracker: a third party that knows the mechanism and observes through the open channels.
 
     Attributes:
-        shown_given_segment: probability of each shown arm (row) for each segment (column), (K, J).
-        click_given_shown: click rate of each arm (row) in each segment (column), (K, J).
+        shown_given_segment: probability in each segment (row) of each shown arm (column), (J, K).
+        click_given_shown: click rate in each segment (row) of each arm (column), (J, K).
         sees_output: whether the tracker sees the shown arm.
         sees_response: whether it sees the click, which requires seeing the shown arm.
 
     >>> shown = [[0.73, 0.27], [0.27, 0.73]]
-    >>> tracker = Tracker(shown, click_given_shown=[[0.3, 0.1], [0.2, 0.2]], sees_response=True)
+    >>> tracker = Tracker(shown, click_given_shown=[[0.3, 0.2], [0.1, 0.2]], sees_response=True)
     >>> round(tracker.output_factor(shown_arm=0, segment=0, other=1), 3)
     2.704
     >>> round(tracker.response_factor(shown_arm=0, clicked=True, segment=0, other=1), 3)
@@ -114,11 +114,11 @@ class Tracker:
 
     def __post_init__(self) -> None:
         shown = check.probability("shown_given_segment", self.shown_given_segment)
-        if shown.ndim != 2 or shown.shape[0] < 2 or shown.shape[1] < 1 or not _sum_to_one(shown):
+        if shown.ndim != 2 or shown.shape[1] < 2 or shown.shape[0] < 1 or not _sum_to_one(shown):
             raise InvalidArgumentError(
                 "shown_given_segment",
                 self.shown_given_segment,
-                "shape (K, J), 2 or more arms by 1 or more segments, with columns that sum to 1",
+                "shape (J, K), 1 or more segments by 2 or more arms, with rows that sum to 1",
             )
         object.__setattr__(self, "shown_given_segment", _frozen(shown))
         if self.click_given_shown is not None:
@@ -178,22 +178,22 @@ class Tracker:
     @property
     def n_segments(self) -> int:
         """J, the number of segments."""
-        return int(np.shape(self.shown_given_segment)[1])
+        return int(np.shape(self.shown_given_segment)[0])
 
     def _output_likelihood(self, shown_arm: int) -> FloatArray:
         shown = np.asarray(self.shown_given_segment, dtype=np.float64)
-        row: FloatArray = shown[check.whole("shown_arm", shown_arm, 0, shown.shape[0] - 1)]
-        return row if self.sees_output else np.ones_like(row)
+        column: FloatArray = shown[:, check.whole("shown_arm", shown_arm, 0, shown.shape[1] - 1)]
+        return column if self.sees_output else np.ones_like(column)
 
     def _response_likelihood(self, shown_arm: int, clicked: bool) -> FloatArray:
         if not self.sees_response:
             return np.ones(self.n_segments)
-        rates = np.asarray(self.click_given_shown, dtype=np.float64)[shown_arm]
+        rates = np.asarray(self.click_given_shown, dtype=np.float64)[:, shown_arm]
         return np.asarray(rates if clicked else 1 - rates)
 
 
-def _sum_to_one(columns: FloatArray) -> bool:
-    return bool(np.allclose(columns.sum(axis=0), 1, rtol=0, atol=1e-9))
+def _sum_to_one(rows: FloatArray) -> bool:
+    return bool(np.allclose(rows.sum(axis=-1), 1, rtol=0, atol=1e-9))
 
 
 def _frozen(values: FloatArray) -> FloatArray:

@@ -57,7 +57,7 @@ def integer_table(table: Sequence[Sequence[float]], budget_nano: int) -> Rows:
     """Return integer rows close to the table that keep the budget exactly.
 
     Args:
-        table: P(arm | segment), arms by segments: K sequences of J probabilities.
+        table: P(arm | segment), one sequence of K probabilities for each segment.
         budget_nano: the budget in nano-nats.
 
     >>> rows = integer_table([[0.731059, 0.268941], [0.268941, 0.731059]], 1_000_000_000)
@@ -99,10 +99,10 @@ def mean_row(rows: Sequence[Row], weights: Sequence[int]) -> Row:
 def _parts(table: Sequence[Sequence[float]]) -> list[list[int]]:
     """Convert entries to units of 2^-64, one row per segment, without small nonzero ones."""
     columns = []
-    for arm in table:
-        if not all(0 <= entry <= 1 + 1e-9 for entry in arm):
-            raise InvalidArgumentError("table", list(arm), "probabilities")
-        parts = [int(Fraction(float(entry)) * SPACE) for entry in arm]
+    for chances in zip(*table, strict=True):
+        if not all(0 <= chance <= 1 + 1e-9 for chance in chances):
+            raise InvalidArgumentError("table", list(chances), "probabilities")
+        parts = [int(Fraction(float(chance)) * SPACE) for chance in chances]
         least = SMALLEST if max(parts) >= SMALLEST else 0
         columns.append([max(part, least) if least else 0 for part in parts])
     rows = [list(row) for row in zip(*columns, strict=True)]

@@ -70,7 +70,7 @@ class Difference:
 
 
 def compare(text: str, service: Deniable) -> Difference:
-    r"""rCompare the store with a file.
+    r"""Compare the store with a file.
 
     Args:
         text: TOML, in the format of `written`.

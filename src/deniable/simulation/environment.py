@@ -1,4 +1,4 @@
-"""The ground truth of an experiment: click rates by arm and segment, arrivals, and rewards."""
+"""The ground truth of an experiment: click rates by segment and arm, arrivals, and rewards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Environment:
     """How visitors behave: who comes, what they click, the value of a click, and when it is known.
 
     Attributes:
-        rates: click rate of each arm (row) in each segment (column) for the first visitor, (K, J).
+        rates: click rate in each segment (row) of each arm (column) for the first visitor, (J, K).
         shares: probability that a visitor belongs to each segment, (J,).
         horizon: T, the number of visitors of the experiment.
         name: name in results.
@@ -32,7 +32,7 @@ class Environment:
         changes: (visitor, rates from this visitor on), ascending, for changing click rates.
         delay: probabilities that a reward is known 0, 1, 2, ... visitors late; (1,) means
             immediately.
-        values: mean value of a click, (K, J).
+        values: mean value of a click, (J, K).
         value_spread: standard deviation of the logarithm of a click's value; 0 means always the
             mean.
         best: reward of a visitor who is shown the best arm of their own segment, by phase,
@@ -48,7 +48,7 @@ class Environment:
     ...     [0.03, 0.02], 10_000, changes=[(5_000, [0.02, 0.03])], values=40, delay=20
     ... )
     >>> shop.phases.shape, shop.best_reward, shop.delay[-1]
-    ((2, 2, 1), 1.2, 1.0)
+    ((2, 1, 2), 1.2, 1.0)
     """
 
     rates: FloatArray
@@ -81,10 +81,10 @@ class Environment:
         """Rates of shape (K,) mean one segment; shares are equal by default.
 
         `visitors` is a synonym of `horizon`. An integer `delay` applies to all rewards. `values`
-        may be one number, one per arm, or (K, J).
+        may be one number, one per arm, or (J, K).
         """
         table = _rates("rates", rates)
-        n_arms, n_segments = table.shape
+        n_segments, n_arms = table.shape
         parts = np.full(n_segments, 1 / n_segments) if shares is None else _shares(shares)
         if parts.shape != (n_segments,):
             raise InvalidArgumentError(
@@ -109,7 +109,7 @@ class Environment:
         }
         for key, value in given.items():
             object.__setattr__(self, key, value)
-        object.__setattr__(self, "best", _frozen((self.phases * self.values).max(axis=1)))
+        object.__setattr__(self, "best", _frozen((self.phases * self.values).max(axis=2)))
 
     def __repr__(self) -> str:
         sizes = f"{self.n_arms} arms, {self.n_segments} segments, {self.horizon:,} visitors"
@@ -140,14 +140,14 @@ class Environment:
         if set(mask.segments) != set(self.segments):
             allowed = f"a mask of the segments {', '.join(self.segments)}"
             raise InvalidArgumentError("mask", mask, allowed)
-        if (self.values != self.values[:, :1]).any():
+        if (self.values != self.values[:1]).any():
             allowed = "the same value in all segments: rewards must not depend on what is masked"
             raise InvalidArgumentError("values", self.values.tolist(), allowed)
         rows = [mask.segments.index(segment) for segment in self.segments]
         joint = self.shares[:, None] * mask.by_segment[rows]
         shares = joint.sum(axis=0)
         mixed = joint / shares  # the share of each segment (row) among the people of a label
-        first, *later = self.phases @ mixed
+        first, *later = mixed.T @ self.phases
         masked = Environment(
             first,
             self.horizon,
@@ -159,7 +159,7 @@ class Environment:
                 (visitor, rates) for (visitor, _), rates in zip(self.changes, later, strict=True)
             ],
             delay=self.delay,
-            values=self.values[:, 0],
+            values=self.values[0],
             value_spread=self.value_spread,
         )
         object.__setattr__(masked, "best", _frozen(self.best @ mixed))
@@ -168,12 +168,12 @@ class Environment:
     @property
     def n_arms(self) -> int:
         """Number of arms, K."""
-        return int(self.rates.shape[0])
+        return int(self.rates.shape[1])
 
     @property
     def n_segments(self) -> int:
         """Number of segments, J."""
-        return int(self.rates.shape[1])
+        return int(self.rates.shape[0])
 
     @property
     def best_reward(self) -> float:
@@ -187,7 +187,7 @@ class Environment:
 
     @property
     def phases(self) -> FloatArray:
-        """The click rates of each phase, (phases, K, J)."""
+        """The click rates of each phase, (phases, J, K)."""
         return np.stack([self.rates, *(rates for _, rates in self.changes)])
 
     def phase_at(self, checkpoints: ArrayLike) -> NDArray[np.intp]:
@@ -196,13 +196,13 @@ class Environment:
 
     @property
     def gaps(self) -> FloatArray:
-        """Reward lost by showing each arm to the first visitor instead of the segment's best, (K, J)."""
+        """Reward lost by showing each arm to the first visitor instead of the segment's best, (J, K)."""
         return np.asarray(self.phase_gaps[0])
 
     @property
     def phase_gaps(self) -> FloatArray:
-        """The same by phase, (phases, K, J)."""
-        return np.asarray(self.best[:, None] - self.phases * self.values)
+        """The same by phase, (phases, J, K)."""
+        return np.asarray(self.best[:, :, None] - self.phases * self.values)
 
     @property
     def is_plain(self) -> bool:
@@ -213,9 +213,10 @@ class Environment:
 def _rates(argument: str, rates: ArrayLike) -> FloatArray:
     table = check.probability(argument, rates)
     if table.ndim == 1:
-        table = table[:, None]
-    if table.ndim != 2 or table.shape[0] < 2 or table.shape[1] < 1:
-        raise InvalidArgumentError(argument, rates, "click rates of 2 or more arms, by segment")
+        table = table[None, :]
+    if table.ndim != 2 or table.shape[1] < 2 or table.shape[0] < 1:
+        allowed = "one row for each segment, with the click rates of 2 or more arms"
+        raise InvalidArgumentError(argument, rates, allowed)
     return table
 
 
@@ -253,12 +254,11 @@ def _delay(delay: int | Sequence[float]) -> tuple[float, ...]:
 
 def _values(values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     worth = check.nonnegative("values", values)
-    if worth.ndim == 1:
-        worth = worth[:, None]
     try:
         return _frozen(np.broadcast_to(worth, shape))
     except ValueError:
-        allowed = f"one number, one for each of {shape[0]} arms, or {shape[0]} by {shape[1]}"
+        rows, columns = shape
+        allowed = f"one number, one for each of {columns} arms, or {rows} rows of {columns}"
         raise InvalidArgumentError("values", values, allowed) from None
 
 

@@ -114,17 +114,16 @@ def make_job(
     return SimulationJob(
         key=zlib.crc32(stream.encode()),
         rule=_rule(environment, policy, end, phases),
-        rates=np.array(
-            environment.rates.T, order="C"
-        ),  # writable, as after unpickling, so that there is only one compilation
+        # Writable, as after unpickling, so that there is only one compilation.
+        rates=np.array(environment.rates, order="C"),
         arrival=_cumulated(environment.shares),
         checkpoints=ordered,
         kernel=kernel,
         rates_until=np.array(
-            environment.phases[phases].transpose(0, 2, 1) if changing else np.empty((0, 0, 0)),
+            environment.phases[phases] if changing else np.empty((0, 0, 0)),
             order="C",
         ),
-        values=np.array(environment.values.T, order="C"),
+        values=np.array(environment.values, order="C"),
         value_spread=environment.value_spread,
         delays=_cumulated(np.array(environment.delay)),
     )
@@ -172,7 +171,7 @@ def _check_size(environment: Environment, policy: Simulated) -> None:
 
 
 def _known(environment: Environment, rule: Rule, rates: FloatArray) -> FloatArray:
-    """Return what is shown if rates are known or irrelevant, (K, J)."""
+    """Return what is shown if rates are known or irrelevant, (J, K)."""
     if isinstance(rule, FixedRule):
         return rule.shown
     assert isinstance(rule, KnownRatesRule)
@@ -280,7 +279,7 @@ def _shown(rule: FixedRule, job: SimulationJob) -> FloatArray:
     """Return cumulative tables until each checkpoint, (C, J, K)."""
     shown = rule.shown[: job.checkpoints.size] if rule.shown.ndim == 3 else rule.shown
     tables = np.broadcast_to(shown, (job.checkpoints.size, *shown.shape[-2:]))
-    return _cumulated(tables.transpose(0, 2, 1))
+    return _cumulated(tables)
 
 
 def _run_epoch_rule(leap: bool, rule: EpochRule, setting: Setting) -> tuple[Counts, Counts]:
@@ -296,7 +295,7 @@ def _next_table(rule: EpochRule, n_arms: int, n_segments: int) -> epochs.NextTab
     if rule.kind == "unbounded":
         from deniable.strategies.unbounded import unbounded_table
 
-        return lambda shows, clicks: unbounded_table(shows.T, clicks.T, rule.told_horizon or None).T
+        return lambda shows, clicks: unbounded_table(shows, clicks, rule.told_horizon or None)
     from deniable.strategies.joint_rule import TableMaker
 
     return TableMaker(rule.kind, n_arms, n_segments, rule.told_horizon, rule.budget).next_table

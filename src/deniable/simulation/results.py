@@ -217,7 +217,7 @@ def _totals(job: Described, batch: FinishedSpan) -> pl.DataFrame:
 def _regret(job: Described, batch: FinishedSpan) -> FloatArray:
     """Return pseudo-regret by segment and arm at the requested checkpoints."""
     world = job.environment
-    gaps = world.phase_gaps.transpose(0, 2, 1)
+    gaps = world.phase_gaps
     if len(gaps) == 1:
         return np.asarray(batch.shows[:, job.kept] * gaps[0])
     new = np.diff(batch.shows, axis=1, prepend=0)

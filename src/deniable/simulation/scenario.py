@@ -9,16 +9,16 @@
     repetitions = 100
     seed = 1
 
-    [rates]                                  # by arm, and within an arm by segment
-    old = [0.31, 0.20]
-    new = [0.29, 0.25]
+    [rates]                                  # by segment and arm
+    mobile = { old = 0.31, new = 0.29 }
+    desktop = { old = 0.20, new = 0.25 }
 
     [shares]
     mobile = 0.7
     desktop = 0.3
 
-Rates and shares can also be plain lists. For click rates that change, and rewards that are late or have
-values::
+Rates and shares can also be plain lists, with one row of rates for each segment. For click rates that
+change, and rewards that are late or have values::
 
     delay = 20                               # visitors; or the probabilities of 0, 1, 2, ...
     values = 40                              # of a click; or by arm
@@ -27,7 +27,7 @@ values::
 
     [[changes]]
     visitor = 500_000
-    rates = [[0.29, 0.25], [0.31, 0.20]]
+    rates = [[0.29, 0.31], [0.25, 0.20]]
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from deniable import _validation as check
 from deniable._types import JsonObject
@@ -83,6 +83,9 @@ PUBLISHING: dict[str, Growth | None] = {"visitor": None, "service": "service"}
 
 KEYS = ("rates", "visitors", *DEFAULTS)
 
+Names: TypeAlias = tuple[str, ...] | None
+"""Names of arms or segments in their order; None where the file gives lists."""
+
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
@@ -108,7 +111,7 @@ class Scenario:
 
 
 def read_scenario(path: str | PathLike[str]) -> Scenario:
-    r"""rRead a scenario from a TOML file; errors name the key that is wrong.
+    r"""Read a scenario from a TOML file; errors name the key that is wrong.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -180,22 +183,25 @@ def _flag(argument: str, value: object) -> bool:
 
 def _environment(values: Mapping[str, Any], visitors: int) -> Environment:
     rates, shares = values["rates"], values["shares"]
-    arms = tuple(rates) if isinstance(rates, dict) else None
+    by_segment = rates if isinstance(rates, dict) and not _is_row(rates) else shares
+    segments = tuple(by_segment) if isinstance(by_segment, dict) else None
+    first = next(iter(rates.values())) if rates is by_segment and segments else rates
+    arms = tuple(first) if isinstance(first, dict) else None
     return Environment(
-        _rows(rates),
+        _rows("rates", rates, segments, arms),
         visitors,
-        list(shares.values()) if isinstance(shares, dict) else shares,
+        _ordered("shares", shares, segments, "segments"),
         name=values["name"],
         arms=arms,
-        segments=tuple(shares) if isinstance(shares, dict) else None,
-        changes=_changes(values["changes"], arms),
+        segments=segments,
+        changes=_changes(values["changes"], segments, arms),
         delay=values["delay"],
-        values=_rows(values["values"], arms),
+        values=_rows("values", values["values"], segments, arms),
         value_spread=values["value_spread"],
     )
 
 
-def _changes(changes: object, arms: tuple[str, ...] | None) -> list[tuple[int, Any]]:
+def _changes(changes: object, segments: Names, arms: Names) -> list[tuple[int, Any]]:
     allowed = "tables with a visitor and the rates from there on"
     if not isinstance(changes, list):
         raise InvalidArgumentError("changes", changes, allowed)
@@ -203,7 +209,7 @@ def _changes(changes: object, arms: tuple[str, ...] | None) -> list[tuple[int, A
     for change in changes:
         if not isinstance(change, dict) or set(change) != {"visitor", "rates"}:
             raise InvalidArgumentError("changes", change, allowed)
-        made.append((change["visitor"], _rows(change["rates"], arms, "changes")))
+        made.append((change["visitor"], _rows("changes", change["rates"], segments, arms)))
     return made
 
 
@@ -221,13 +227,27 @@ def _masked(environment: Environment, budget: Any) -> Environment:
     return environment.masked(mask)
 
 
-def _rows(given: Any, arms: tuple[str, ...] | None = None, argument: str = "values") -> Any:
-    """Return values by arm in the arms' order; lists and numbers are returned unchanged."""
+def _rows(argument: str, given: Any, segments: Names, arms: Names) -> Any:
+    """Return one row for each segment, or one row for all; lists and numbers are returned unchanged."""
+    if _is_row(given):
+        return _ordered(argument, given, arms, "arms")
+    rows = _ordered(argument, given, segments, "segments")
+    return rows if rows is given else [_ordered(argument, row, arms, "arms") for row in rows]
+
+
+def _is_row(given: Any) -> bool:
+    """Whether these are numbers by arm, not rows by segment."""
+    return isinstance(given, dict) and not any(isinstance(v, dict | list) for v in given.values())
+
+
+def _ordered(argument: str, given: Any, names: Names, kind: str) -> Any:
+    """Return the values of a table in the order of its names; anything else unchanged."""
     if not isinstance(given, dict):
         return given
-    if arms is not None and set(given) != set(arms):
-        raise InvalidArgumentError(argument, list(given), "the arms " + ", ".join(arms))
-    return [given[arm] for arm in arms or given]
+    if set(given) != set(names or ()):
+        allowed = f"the {kind} " + ", ".join(names or ()) if names else "a list"
+        raise InvalidArgumentError(argument, list(given), allowed)
+    return [given[name] for name in names or ()]
 
 
 def _policies(values: Mapping[str, Any], n_arms: int) -> tuple[Simulated, ...]:

@@ -98,9 +98,9 @@ class ArmConstant(_ArmBudgets):
 
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | PublishedRule:
         """The same exploration by arm for all clocks."""
-        explored, bonus = _weighted(self.budgets, rates.shape[0])
+        explored, bonus = _weighted(self.budgets, rates.shape[1])
         if self.publishes:
-            return self.published(explored, bonus, rates.shape[1], scheduled=False)
+            return self.published(explored, bonus, rates.shape[0], scheduled=False)
         return fixed_rule(explored, bonus)
 
 
@@ -130,10 +130,10 @@ class ArmDynamic(_ArmBudgets):
 
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | PublishedRule:
         """The schedule with a limit per arm; in published tables, weights and a scheduled bonus."""
-        n_arms = rates.shape[0]
+        n_arms = rates.shape[1]
         explored, bonus = _weighted(self.budgets, n_arms)
         if self.publishes:
-            return self.published(explored, bonus, rates.shape[1], scheduled=True)
+            return self.published(explored, bonus, rates.shape[0], scheduled=True)
         if max(self.budgets) == 0:
             return fixed_rule(np.full(n_arms, 1 / n_arms), 0.0)
         caps = np.asarray(self.budgets)

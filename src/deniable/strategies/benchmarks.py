@@ -32,7 +32,7 @@ class Gittins:
     Attributes:
         discount: weight of the next click, in (0, .9999]; None for 1 - 1/T, at most .9999.
 
-    >>> Gittins().rule(np.full((2, 1), 0.1), 1000).discount
+    >>> Gittins().rule(np.full((1, 2), 0.1), 1000).discount
     0.999
     """
 
@@ -67,7 +67,7 @@ class Gittins:
 class Random:
     """Every arm with probability 1/K.
 
-    >>> Random().rule(np.full((4, 1), 0.1), 100).shown.ravel().tolist()
+    >>> Random().rule(np.full((1, 4), 0.1), 100).shown.ravel().tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
 
@@ -77,15 +77,15 @@ class Random:
 
     def rule(self, rates: FloatArray, horizon: int) -> FixedRule:
         """Uniform in every segment."""
-        return FixedRule(np.full(rates.shape, 1 / rates.shape[0]))
+        return FixedRule(np.full(rates.shape, 1 / rates.shape[1]))
 
 
 @dataclass(frozen=True)
 class Perfect:
     """The best arm of each segment; if several are best, each with the same probability.
 
-    >>> Perfect().rule(np.array([[0.3, 0.1], [0.2, 0.1]]), 100).shown.tolist()
-    [[1.0, 0.5], [0.0, 0.5]]
+    >>> Perfect().rule(np.array([[0.3, 0.2], [0.1, 0.1]]), 100).shown.tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
     """
 
     name: ClassVar[str] = "perfect"
@@ -94,8 +94,8 @@ class Perfect:
 
     def rule(self, rates: FloatArray, horizon: int) -> FixedRule:
         """Uniform over each segment's best arms."""
-        best = rates == rates.max(axis=0)
-        return FixedRule(best / best.sum(axis=0))
+        best = rates == rates.max(axis=1, keepdims=True)
+        return FixedRule(best / best.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class EpsilonGreedy:
 
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule:
         """The decaying schedule with a floor of 0, which it never reaches."""
-        return decaying_rule(rates.shape[0], floor=0.0, settles_at=math.inf)
+        return decaying_rule(rates.shape[1], floor=0.0, settles_at=math.inf)
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,9 @@ class Constant(SymmetricStrategy):
 
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | PublishedRule:
         """The same exploration for all arms and clocks."""
-        n_arms = rates.shape[0]
+        n_arms = rates.shape[1]
         explored = np.full(n_arms, float(exploration_from_risk(n_arms, self.budget)) / n_arms)
         bonus = float(exploitation_from_risk(n_arms, self.budget))
         if self.publishes:
-            return self.published(explored, bonus, rates.shape[1], scheduled=False)
+            return self.published(explored, bonus, rates.shape[0], scheduled=False)
         return fixed_rule(explored, bonus)

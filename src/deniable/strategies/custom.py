@@ -103,7 +103,7 @@ class Custom:
 
     def rule(self, rates: FloatArray, horizon: int) -> LearnerRule:
         """The learner, and how often its choice is replaced by a random arm."""
-        n_arms, n_segments = rates.shape
+        n_segments, n_arms = rates.shape
         explored = 0.0
         if self.budget is not None:
             explored = float(exploration_from_risk(n_arms, self.budget))

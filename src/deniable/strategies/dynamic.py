@@ -104,11 +104,11 @@ class Dynamic(SymmetricStrategy):
 
     def rule(self, rates: FloatArray, horizon: int) -> GreedyRule | PublishedRule:
         """The falling schedule with the budget's exploration as its floor."""
-        n_arms = rates.shape[0]
+        n_arms = rates.shape[1]
         if self.publishes:
             bonus = float(exploitation_from_risk(n_arms, self.budget))
             explored = np.full(n_arms, 1 / n_arms)
-            return self.published(explored, bonus, rates.shape[1], scheduled=True)
+            return self.published(explored, bonus, rates.shape[0], scheduled=True)
         return decaying_rule(
             n_arms,
             floor=float(exploration_from_risk(n_arms, self.budget)),

@@ -143,7 +143,7 @@ class Joint(Strategy):
             even = tuple(share + (arm < odd) for arm in range(n_arms))
             return Table((even,) * n_segments, even)
         rows = integer_table(_learned(counts, budget).tolist(), budget)
-        return Table(rows, mean_row(rows, _weights(counts)))
+        return Table(rows, mean_row(rows, counts.weights))
 
     @classmethod
     def replays(cls, published: Table, made: Table, counts: Counts) -> bool:
@@ -156,7 +156,7 @@ class Joint(Strategy):
         """
         if _too_few(counts):
             return published == made
-        if published.unlisted not in (made.unlisted, mean_row(published.rows, _weights(counts))):
+        if published.unlisted not in (made.unlisted, mean_row(published.rows, counts.weights)):
             return False
         if len(set(made.rows)) == 1 and len(set(published.rows)) > 1:
             return False
@@ -245,30 +245,17 @@ def _too_few(counts: Counts) -> bool:
     return counts.visitors < first_epoch(len(counts.shows[0]), len(counts.shows))
 
 
-def _weights(counts: Counts) -> list[int]:
-    """Return the visitors of each segment, plus one."""
-    return [sum(row) + 1 for row in counts.shows]
-
-
-def _arrays(counts: Counts) -> tuple[FloatArray, FloatArray]:
-    """Return shows and clicks, arms by segments."""
-    shows = np.array(counts.shows, dtype=np.float64).T
-    # Divided as integers, so that a sum at its cap never exceeds the shows by rounding.
-    clicks = np.array([[value / counts.cap for value in row] for row in counts.rewards]).T
-    return shows, np.minimum(clicks, shows)
-
-
 def _learned(counts: Counts, budget: int) -> FloatArray:
     from deniable.strategies.joint_rule import joint_table
 
-    return joint_table(*_arrays(counts), counts.horizon, budget / NANO)
+    return joint_table(*counts.arrays(), counts.horizon, budget / NANO)
 
 
 def _value(rows: Sequence[Row], counts: Counts) -> float:
     """Return the clicks per visitor of a table by smoothed rates, which needs no solver."""
-    shows, clicks = _arrays(counts)
+    shows, clicks = counts.arrays()
     prior = (shows.sum() + 2) / (clicks.sum() + 1)
     rates = (clicks + 1) / (shows + prior)
-    weights = np.array(_weights(counts), dtype=np.float64)
-    table = np.array([[part / SPACE for part in row] for row in rows]).T
-    return float((rates * table * (weights / weights.sum())).sum())
+    weights = np.array(counts.weights, dtype=np.float64)
+    table = np.array([[part / SPACE for part in row] for row in rows])
+    return float((rates * table * (weights / weights.sum())[:, None]).sum())

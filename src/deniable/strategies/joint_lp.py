@@ -47,7 +47,7 @@ class ProvedTable:
     """The best table for known rates.
 
     Attributes:
-        table: P(arm | segment), (K, J); columns sum to 1.
+        table: P(arm | segment), (J, K); rows sum to 1.
         value: clicks per visitor, sum of share x rate x P.
         gap: no table that keeps the budget is better by more than this.
         pivots: steps of the simplex method; 0 where it was not used.
@@ -95,7 +95,7 @@ def best_table(scores: ArrayLike, budget: float, shares: ArrayLike | None = None
     # The unit and the origin do not matter; the solver wants numbers from 0 to 1.
     lowest = given.min()
     unit = (given - lowest) / ((given.max() - lowest) or 1.0)
-    solved = proved_table(unit.T, equal if shares is None else shares, nano / NANO)
+    solved = proved_table(unit, equal if shares is None else shares, nano / NANO)
     if solved.gap > GAP:  # with HiGHS there would be none
         require("scipy", extra="data")
     rows = integer_table(solved.table.tolist(), nano)
@@ -106,7 +106,7 @@ def proved_table(rates: ArrayLike, shares: ArrayLike, budget: ArrayLike) -> Prov
     """The table with the most clicks among all that keep the budget.
 
     Args:
-        rates: click rates, (K, J): arms by segments.
+        rates: click rates, (J, K): segments by arms.
         shares: share of each segment, (J,), summing to 1.
         budget: g, 0 or more; or one budget for each arm, all above 0.
 
@@ -118,9 +118,10 @@ def proved_table(rates: ArrayLike, shares: ArrayLike, budget: ArrayLike) -> Prov
     ([[0.731059, 0.268941], [0.268941, 0.731059]], 0.316201)
     """
     rate = _rates(rates)
-    share = _shares(shares, rate.shape[1])
-    weakest = lowest_ratio(budget, rate.shape[0])
-    values = np.ascontiguousarray(rate * share)  # any other order would be compiled once more
+    share = _shares(shares, rate.shape[0])
+    weakest = lowest_ratio(budget, rate.shape[1])
+    # Arms first from here on: the solver prices one arm after the other.
+    values = np.ascontiguousarray(rate.T * share)
     n_arms, n_segments = values.shape
     space = workspace(n_arms, n_segments)
     table = np.empty_like(values)
@@ -134,7 +135,7 @@ def proved_table(rates: ArrayLike, shares: ArrayLike, budget: ArrayLike) -> Prov
             other, prices = found
             left = float(dual_bound(values, weakest, prices)) - float((values * other).sum())
             table, gap = (other, left) if left < gap else (table, gap)
-    return ProvedTable(table, float((values * table).sum()), max(gap, 0.0), pivots)
+    return ProvedTable(table.T.copy(), float((values * table).sum()), max(gap, 0.0), pivots)
 
 
 def _one_row(values: FloatArray, weakest: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -215,7 +216,7 @@ def workspace(n_arms: int, n_segments: int) -> tuple[Any, ...]:
 def _rates(rates: ArrayLike) -> FloatArray:
     rate = check.probability("rates", rates)
     if rate.ndim != 2 or not rate.size or max(rate.shape) > LARGEST:
-        allowed = f"a table of arms by segments, at most {LARGEST} of each"
+        allowed = f"a table of segments by arms, at most {LARGEST} of each"
         raise InvalidArgumentError("rates", rate.shape, allowed)
     return rate
 

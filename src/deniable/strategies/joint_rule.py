@@ -54,11 +54,11 @@ def joint_table(
     *,
     keep: float = KEEP,
 ) -> FloatArray:
-    """The next table, P(arm | segment) as (K, J).
+    """The next table, P(arm | segment) as (J, K).
 
     Args:
-        shows: visitors by shown arm and segment so far, (K, J).
-        clicks: clicks among them, (K, J).
+        shows: visitors by segment and shown arm so far, (J, K).
+        clicks: clicks among them, (J, K).
         horizon: T, the visitors expected in all; None, or fewer than there were, for open-ended.
         budget: g.
         keep: the floor's part of the dynamic strategy's exploration.
@@ -66,11 +66,11 @@ def joint_table(
     >>> shows = [[5000, 5000], [5000, 5000]]
     >>> joint_table(shows, [[1620, 1475], [1475, 1620]], 10**6, 1).round(2).tolist()
     [[0.73, 0.27], [0.27, 0.73]]
-    >>> joint_table(shows, [[1620, 1620], [1475, 1475]], 10**6, 1).round(2).tolist()
-    [[1.0, 1.0], [0.0, 0.0]]
+    >>> joint_table(shows, [[1620, 1475], [1620, 1475]], 10**6, 1).round(2).tolist()
+    [[1.0, 0.0], [1.0, 0.0]]
     """
     counts = _counts(shows, clicks)
-    return _maker("joint", counts, horizon, budget, keep).joint(counts)
+    return _maker("joint", counts, horizon, budget, keep).joint(counts).T
 
 
 def pooled_table(
@@ -80,14 +80,14 @@ def pooled_table(
     *,
     keep: float = KEEP,
 ) -> FloatArray:
-    """The next table of one bandit for everybody: the same column for every segment, risk 0.
+    """The next table of one bandit for everybody: the same row for every segment, risk 0.
 
-    >>> shows, clicks = [[500, 500], [500, 500]], [[60, 70], [50, 40]]
+    >>> shows, clicks = [[500, 500], [500, 500]], [[60, 50], [70, 40]]
     >>> pooled_table(shows, clicks, 10_000).round(2).tolist()
-    [[1.0, 1.0], [0.0, 0.0]]
+    [[1.0, 0.0], [1.0, 0.0]]
     """
     counts = _counts(shows, clicks)
-    return _maker("pooled", counts, horizon, 0, keep).pooled(counts)
+    return _maker("pooled", counts, horizon, 0, keep).pooled(counts).T
 
 
 def first_epoch(n_arms: int, n_segments: int) -> int:
@@ -102,7 +102,7 @@ def first_epoch(n_arms: int, n_segments: int) -> int:
 class TableMaker:
     """Makes one experiment's tables from counts that were checked: for the simulator.
 
-    Shows and clicks are (K, J), contiguous floats.
+    Counts inside, and the tables of `joint` and `pooled`, have arms first, as the kernel needs.
     """
 
     def __init__(
@@ -129,12 +129,13 @@ class TableMaker:
             workspace(n_arms, 1 if one_row else n_segments),
         )
 
-    def next_table(self, shows: FloatArray, clicks: FloatArray) -> FloatArray:
-        """The next table."""
-        counts = Counts(shows, clicks)
-        if shows.sum() < first_epoch(*shows.shape):
-            return np.full(shows.shape, 1 / len(shows))
-        return self.pooled(counts) if self._kind == "pooled" else self.joint(counts)
+    def next_table(self, shows: ArrayLike, clicks: ArrayLike) -> FloatArray:
+        """The next table, (J, K)."""
+        counts = _arms_first(np.asarray(shows), np.asarray(clicks))
+        n_arms, n_segments = counts.shows.shape
+        if counts.shows.sum() < first_epoch(n_arms, n_segments):
+            return np.full((n_segments, n_arms), 1 / n_arms)
+        return (self.pooled(counts) if self._kind == "pooled" else self.joint(counts)).T
 
     def joint(self, counts: Counts) -> FloatArray:
         """The joint rule's table; at budget 0, where all have the same row, that of one bandit."""
@@ -186,9 +187,14 @@ def _maker(
 def _counts(shows: ArrayLike, clicks: ArrayLike) -> Counts:
     seen = check.nonnegative("shows", shows)
     clicked = check.nonnegative("clicks", clicks)
-    if seen.ndim != 2 or not 1 <= seen.shape[1] <= LARGEST or not 2 <= seen.shape[0] <= LARGEST:
-        allowed = f"2 to {LARGEST} arms by 1 to {LARGEST} segments"
+    if seen.ndim != 2 or not 1 <= seen.shape[0] <= LARGEST or not 2 <= seen.shape[1] <= LARGEST:
+        allowed = f"1 to {LARGEST} segments by 2 to {LARGEST} arms"
         raise InvalidArgumentError("shows", seen.shape, allowed)
     if clicked.shape != seen.shape or (clicked > seen).any():
         raise InvalidArgumentError("clicks", clicked.shape, "at most as many clicks as shows")
-    return Counts(np.ascontiguousarray(seen), np.ascontiguousarray(clicked))
+    return _arms_first(seen, clicked)
+
+
+def _arms_first(shows: FloatArray, clicks: FloatArray) -> Counts:
+    """Return the counts as the kernel, which prices one arm after the other, needs them."""
+    return Counts(*(np.ascontiguousarray(part.T, np.float64) for part in (shows, clicks)))

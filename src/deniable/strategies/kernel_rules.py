@@ -86,8 +86,8 @@ class FixedRule:
     """Show arms from one distribution, whatever the clicks.
 
     Attributes:
-        shown: probability of each arm (row) in each segment (column), (K, J); if click rates
-            change, one such table per checkpoint, (C, K, J).
+        shown: probability in each segment (row) of each arm (column), (J, K); if click rates
+            change, one such table per checkpoint, (C, J, K).
     """
 
     shown: FloatArray
@@ -162,7 +162,7 @@ class Simulated(Protocol):
         """The largest privacy risk of any visitor; infinite if nothing is promised."""
 
     def rule(self, rates: FloatArray, horizon: int) -> Rule:
-        """Return the rule for click rates of shape (K, J) and this many visitors.
+        """Return the rule for click rates of shape (J, K) and this many visitors.
 
         Only perfect information uses the rates; all others use only their shape.
         """

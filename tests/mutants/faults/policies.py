@@ -37,7 +37,7 @@ FAULTS = (
     ),
     Fault(
         "strategies/benchmarks.py",
-        "best = rates == rates.max(axis=0)",
+        "best = rates == rates.max(axis=1, keepdims=True)",
         "best = rates == rates.max()",
         "perfect information knows the best arm of the best segment only",
         POLICIES,

@@ -124,8 +124,8 @@ FAULTS = (
     ),
     Fault(
         "privacy/belief.py",
-        "return row if self.sees_output else np.ones_like(row)",
-        "return row",
+        "return column if self.sees_output else np.ones_like(column)",
+        "return column",
         "a tracker that sees no output sees it",
         TRACKER,
     ),

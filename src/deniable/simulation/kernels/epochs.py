@@ -19,8 +19,8 @@ from deniable.privacy.epochs import Epochs, due_at
 from deniable.simulation.kernels.run import Setting, enter_phase, record_of, serve
 from deniable.simulation.kernels.state import FloatArray, IntArray
 
-NextTable = Callable[[FloatArray, FloatArray], FloatArray]
-"""Makes a table from shows and clicks, (K, J) each."""
+NextTable = Callable[[IntArray, IntArray], FloatArray]
+"""Makes a table from shows and clicks, (J, K) each."""
 
 
 def run_epochs(
@@ -43,8 +43,8 @@ def run_epochs(
         enter_phase(setting, i)
         while done < point:
             if done == due:
-                table = next_table(_by_arm(record.shows), _by_arm(record.clicks))
-                np.cumsum(table.T, axis=1, out=rows)
+                table = next_table(record.shows, record.clicks)
+                np.cumsum(table, axis=1, out=rows)
                 due = due_at(done, epochs)
             visitors = min(due, point) - done
             serve(leap, visitors, rows, setting, parts, record)
@@ -52,8 +52,3 @@ def run_epochs(
         record.all_shows[i] = record.shows
         record.all_clicks[i] = record.clicks
     return record.all_shows, record.all_clicks
-
-
-def _by_arm(counts: IntArray) -> FloatArray:
-    """Convert counts by segment and arm to floats by arm and segment."""
-    return np.ascontiguousarray(counts.T, np.float64)
