@@ -37,7 +37,7 @@ def main() -> None:
     page = deniable.Environment(
         rates=[[0.30, 0.20, 0.25], [0.20, 0.30, 0.25]],
         horizon=4_000,
-        changes=[(3_001, [[0.20, 0.30], [0.30, 0.20], [0.25, 0.25]])],
+        changes=[(3_001, [[0.20, 0.30, 0.25], [0.30, 0.20, 0.25]])],
         delay=50,
     )
     policies: list[Simulated] = [deniable.Perfect(), deniable.Random()]

@@ -121,7 +121,7 @@ def test_open_ended_and_one_segment() -> None:
                 "arms": [NewArm("x", budget=1), NewArm("y", budget=2)],
                 "budget": None,
             },
-            "one budget for all arms with the joint strategy",
+            "no budgets of their own with the joint strategy",
         ),
     ],
 )
