@@ -45,7 +45,7 @@ class World:
     def gain(self) -> float:
         """Clicks that perfect information gains over random arms."""
         page = self.environment
-        return float(page.horizon * (page.best_reward - page.rates.mean(axis=0) @ page.shares))
+        return float(page.horizon * (page.best_reward - page.rates.mean(axis=1) @ page.shares))
 
     def on_labels(self, budget: float) -> Environment:
         """Return the experiment as seen through the labels that a plan would design."""

@@ -114,12 +114,12 @@ def _within(state: State, experiment: Experiment) -> FloatArray | None:
     rates = np.nan_to_num(state.alone.estimate[:, active]).clip(0, 1)
     budgets = [experiment.budgets[arm] / NANO for arm in active]
     best = proved_table(
-        rates.T,
+        rates,
         segment_shares(state, None),
         budgets if experiment.arm_specific else experiment.budget,
     )
     table = np.zeros(state.shows.shape)
-    table[:, active] = best.table.T
+    table[:, active] = best.table
     return table
 
 
