@@ -91,6 +91,19 @@ export class DeniableClient {
     await this.#post("/v1/rewards/batch", { rewards });
   }
 
+  /** The visitor's label for life, such as "~sports". The first known segment counts. */
+  async label(mask, visitor, segment = null) {
+    const path = `/v1/masks/${encodeURIComponent(mask)}/labels`;
+    return (await this.#post(path, { visitor, segment })).label;
+  }
+
+  /** Labels for `{visitor, segment}` objects, in order. */
+  async labelBatch(mask, visitors) {
+    const path = `/v1/masks/${encodeURIComponent(mask)}/labels/batch`;
+    const wanted = visitors.map(({ visitor, segment = null }) => ({ visitor, segment }));
+    return (await this.#post(path, { visitors: wanted })).labels;
+  }
+
   /** Experiment -> the decision that the visitor has there; never draws one. */
   async stored(visitor) {
     const found = await this.#post("/ofrep/v1/evaluate/flags", {

@@ -56,6 +56,13 @@ export class DeniableClient {
   reward(decision: string | null, value?: number, options?: { metric?: string }): Promise<void>;
   /** Count many now, in one transaction. */
   rewardBatch(rewards: readonly Reward[]): Promise<void>;
+  /** The visitor's label for life, such as "~sports". The first known segment counts. */
+  label(mask: string, visitor: string, segment?: string | null): Promise<string>;
+  /** Labels in the order of the visitors. */
+  labelBatch(
+    mask: string,
+    visitors: readonly { visitor: string; segment?: string | null }[],
+  ): Promise<string[]>;
   /** Experiment -> the decision that the visitor has there; never draws one. */
   stored(visitor: string): Promise<Record<string, Decision>>;
   /** Send the rewards that wait; call it before the process ends. */

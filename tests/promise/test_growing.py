@@ -27,7 +27,7 @@ from deniable.documents.rendering import markdown
 from deniable.errors import BrokenPromiseError, InvalidArgumentError, WrongStateError
 from deniable.privacy.tables import Table, decoded_table
 from deniable.service.drafts import NewArm
-from deniable.service.experiment_state import _state
+from deniable.service.experiment_state import ExperimentStates
 from deniable.service.service import Deniable
 from deniable.storage import commitments, experiments, promises
 from deniable.storage.counts import Sample
@@ -177,7 +177,7 @@ def test_a_new_segment_is_unlisted_until_the_next_table(memory: Deniable) -> Non
     assert (version, memory.experiments.get("checkout").table_number) == (1, number)
     with memory._store.read() as connection:
         experiment = experiments.by_key(connection, "checkout")
-        state = _state(connection, experiment, memory._key)
+        state = ExperimentStates(memory._store, memory._key)._state(connection, experiment)
     assert state.segments["c"] == 2
     assert state.rows[2] == state.unlisted
     assert state.rows[0] != state.unlisted != state.rows[1]

@@ -16,7 +16,7 @@ from deniable.errors import (
     UnknownNameError,
     WrongStateError,
 )
-from deniable.service.ids import DecisionIds
+from deniable.service.ids import DecisionIds, MaskKey
 from deniable.service.service import Deniable
 from deniable.storage.chain import GENESIS
 from deniable.storage.records import Decision, Role
@@ -91,7 +91,7 @@ class UseCases(RuleBasedStateMachine):
 
     def opened(self) -> Deniable:
         """A new service: nothing of the old one's memory is left."""
-        return Deniable(self.store, KEY)
+        return Deniable(self.store, KEY, MaskKey("memory:"))
 
     def close(self) -> None:
         """Close the service, keep the store's connections."""

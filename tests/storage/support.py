@@ -59,6 +59,8 @@ def draft(
         strategy="constant",
         budget_nano=budget_nano,
         planned_visitors=None,
+        mask=None,
+        sticky=True,
         layer=layer,
         slots=None,
         holdout=holdout,
@@ -131,7 +133,9 @@ def publish(connection: Connection, experiment: Experiment) -> Experiment:
 
 
 def stop(connection: Connection, experiment: Experiment) -> Experiment:
-    detail = promise_entries.stop_detail(None, account.last_hour(connection, experiment))
+    detail = promise_entries.stop_detail(
+        None, account.last_hour(connection, bytes.fromhex(experiment.id))
+    )
     commitments.record(connection, "stop", experiment, **detail)
     return changed(
         connection, experiment, status="stopped", stopped_at=times.as_datetime(times.now())

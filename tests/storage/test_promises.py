@@ -67,7 +67,9 @@ def test_every_act_changes_the_promise(connection: Connection) -> None:
     assert promise.last_table.number == 2
     stopped = changed(connection, paused, status="stopped", winner="arm2")
     assert promises.differences(stopped, promise) == ["status", "winner"]
-    detail = promise_entries.stop_detail("arm2", account.last_hour(connection, paused))
+    detail = promise_entries.stop_detail(
+        "arm2", account.last_hour(connection, bytes.fromhex(paused.id))
+    )
     commitments.record(connection, "stop", paused, **detail)
     assert promises.check(connection, stopped).winner == "arm2"
 

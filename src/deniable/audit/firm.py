@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,19 +202,20 @@ def lives_of(entries: Iterable[Entry]) -> list[Life]:
                     answered[bytes.fromhex(name)] = max(
                         (hour + 1) * HOUR + SKEW, answered.get(bytes.fromhex(name), 0)
                     )
-        elif entry.kind in ("start", "resume"):
+        elif entry.kind in ("start", "resume", "mask"):
             old = lives.get(identity)
-            slots, cost = _bitmap(detail["slots"]), entry.amount_nano
+            layer = detail.get("layer")  # a mask has none
+            slots, cost = _bitmap(detail.get("slots")), entry.amount_nano
             if old is None:
-                old = Life(identity, detail["layer"], 0, 0, at, None)
+                old = Life(identity, layer, 0, 0, at, None)
             lives[identity] = replace(
                 old,
-                layer=detail["layer"],
+                layer=layer,
                 slots=old.slots | slots,
                 cost_nano=max(old.cost_nano, cost),
                 ended=None,
             )
-        elif entry.kind == "stop" and identity in lives:
+        elif entry.kind in ("stop", "end_mask") and identity in lives:
             lives[identity] = replace(lives[identity], ended=_ended(lives[identity], entry))
     for identity, life in lives.items():
         if life.ended is not None:
@@ -303,6 +305,13 @@ def _debit_problems(entries: Iterable[Entry]) -> list[str]:
             continue
         if entry.kind in ("create", "redraft", "replan"):
             cost[identity] = detail["budget_nano"]
+        elif entry.kind == "mask":
+            promised = int(Decimal(detail["budget"]) * 10**9)
+            if entry.amount_nano < promised:
+                problems.append(
+                    f"entry {entry.seq} takes {entry.amount_nano:,} nano-nats, and {promised:,} are "
+                    "promised"
+                )
         elif entry.kind in ("start", "resume"):
             if entry.amount_nano < cost.get(identity, 0):
                 problems.append(

@@ -59,6 +59,19 @@ def decide_batch(
     return Call(path, body, lambda answer: [_decision(item) for item in answer["decisions"]])
 
 
+def label(mask: str, visitor: str, segment: str | None) -> Call[str]:
+    """Request one label."""
+    path = f"/v1/masks/{quote(mask, safe='')}/labels"
+    return Call(path, {"visitor": visitor, "segment": segment}, lambda answer: answer["label"])
+
+
+def label_batch(mask: str, visitors: Iterable[tuple[str, str | None]]) -> Call[list[str]]:
+    """Request many labels, in order."""
+    body = {"visitors": [{"visitor": name, "segment": segment} for name, segment in visitors]}
+    path = f"/v1/masks/{quote(mask, safe='')}/labels/batch"
+    return Call(path, body, lambda answer: answer["labels"])
+
+
 Reward: TypeAlias = tuple[str, float] | tuple[str, float, str | None]
 """(decision, value), or (decision, value, metric)."""
 

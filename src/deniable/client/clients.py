@@ -139,6 +139,20 @@ class Client:
         if decided:
             self._done(calls.reward_batch(decided))
 
+    def label(self, mask: str, visitor: str, segment: str | None = None) -> str:
+        """Return the visitor's label for life, such as "~sports".
+
+        Args:
+            mask: the mask's name.
+            visitor: 1 to 256 printable ASCII characters without spaces, compared as they are.
+            segment: None if it is not known. The first known one counts; later ones are not looked at.
+        """
+        return self._done(calls.label(mask, visitor, segment))
+
+    def label_batch(self, mask: str, visitors: Iterable[tuple[str, str | None]]) -> list[str]:
+        """Return the labels of (visitor, segment) pairs, in order."""
+        return self._done(calls.label_batch(mask, visitors))
+
     def stored(self, visitor: str) -> dict[str, Decision]:
         """Return the visitor's stored decisions, by experiment. Never draws."""
         return self._done(calls.stored(visitor))
@@ -247,6 +261,14 @@ class AsyncClient:
         decided = [reward for reward in rewards if reward[0]]
         if decided:
             await self._done(calls.reward_batch(decided))
+
+    async def label(self, mask: str, visitor: str, segment: str | None = None) -> str:
+        """See Client."""
+        return await self._done(calls.label(mask, visitor, segment))
+
+    async def label_batch(self, mask: str, visitors: Iterable[tuple[str, str | None]]) -> list[str]:
+        """See Client."""
+        return await self._done(calls.label_batch(mask, visitors))
 
     async def stored(self, visitor: str) -> dict[str, Decision]:
         """See Client."""

@@ -75,7 +75,15 @@ def write_mask(mask: Mask, path: str | Path) -> None:
                 f"{file}: its key is {before.get('key')}, this one is {mask.fingerprint}; a new key "
                 "needs a new --period, and spends a budget of its own"
             )
-    record = {
+    record = definition(mask)
+    temporary = file.with_name(f".{file.name}.tmp")
+    temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(file)
+
+
+def definition(mask: Mask) -> Record:
+    """Return what is written of a mask: all but its key, of which only the fingerprint."""
+    return {
         "mask": mask.name,
         "version": mask.version,
         "period": mask.period,
@@ -87,9 +95,6 @@ def write_mask(mask: Mask, path: str | Path) -> None:
         "channel": mask.channel_hash,
         "key": mask.fingerprint,
     }
-    temporary = file.with_name(f".{file.name}.tmp")
-    temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(file)
 
 
 def read_mask(path: str | Path, key: bytes) -> Mask:
@@ -98,8 +103,11 @@ def read_mask(path: str | Path, key: bytes) -> Mask:
     Raises:
         MaskFileError: the file is damaged, its channel was changed, or the key is another one.
     """
-    file = Path(path)
-    record = _read(file)
+    return defined_mask(_read(Path(path)), key, str(path))
+
+
+def defined_mask(record: Record, key: bytes, file: str) -> Mask:
+    """Return the mask of a `definition`, with its key; errors name the file, or another source."""
     try:
         mask = Mask(
             segments=record["segments"],

@@ -211,13 +211,18 @@ class Mask:
 
     def group_number(self, segment: str | None) -> int:
         """Return the number of a segment's group from 0, or the number of groups for None."""
-        number = self._number_of.get(segment)
-        if number is None:
-            number = self._number_of.get(normalize("NFC", str(segment)))
-        if number is None:
+        number = self.group_or_null(segment)
+        if number == len(self._groups) and segment is not None:
             # The value is not repeated in the error: errors end up in logs.
             allowed = f"one of the {len(self._segments)} segments of mask {self._name}, or None"
             raise InvalidArgumentError("segment", "...", allowed)
+        return number
+
+    def group_or_null(self, segment: str | None) -> int:
+        """Like `group_number`, and the number of groups for a segment that is not listed, too."""
+        number = self._number_of.get(segment)
+        if number is None:
+            number = self._number_of.get(normalize("NFC", str(segment)), len(self._groups))
         return number
 
     def label_of_group(self, visitor: str, number: int) -> str:
@@ -344,7 +349,7 @@ def visitor_bytes(visitor: object) -> bytes:
     # two labels, or two people one.
     if not isinstance(visitor, str) or not _VISITOR.fullmatch(visitor):
         allowed = "1 to 256 printable ASCII characters without spaces"
-        raise InvalidArgumentError("visitor", visitor, allowed)
+        raise InvalidArgumentError("visitor", "...", allowed)  # errors end up in logs
     return visitor.encode("ascii")
 
 

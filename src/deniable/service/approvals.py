@@ -104,12 +104,14 @@ class Approvals:
         if granted is None:
             raise ApprovalNeededError(kind, words, digest)
 
-    def require_start(self, connection: Connection, key: str, cost_nano: int, share: float) -> None:
-        """Require approval for starting an experiment above the limit for one person."""
+    def require_start(
+        self, connection: Connection, key: str, cost_nano: int, *exactly: object
+    ) -> None:
+        """Require approval for starting an experiment or mask above the limit for one person."""
         limit = read_settings(connection).start_above_nano
         if limit is not None and cost_nano > limit:
             words = f"start {key}: {cost_nano / 1e9:g} nats"
-            self.require(connection, "start", words, key, cost_nano, share)
+            self.require(connection, "start", words, key, cost_nano, *exactly)
 
     def require_budget(self, connection: Connection, budget_nano: int, window_days: int) -> None:
         """Require approval for raising the firm's budget or shortening its window."""

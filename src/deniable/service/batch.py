@@ -14,11 +14,12 @@ from itertools import islice
 from operator import itemgetter
 from struct import Struct
 
-from deniable.errors import InvalidArgumentError
+from deniable.errors import DeniableError, InvalidArgumentError
+from deniable.masks.mask import visitor_bytes
 from deniable.privacy.tables import draw
-from deniable.service.experiment_state import ExperimentState, system_bytes
+from deniable.service.experiment_state import ExperimentState, MaskState, system_bytes
 from deniable.service.ids import normalised
-from deniable.service.jobs import DecideJob, RewardJob
+from deniable.service.jobs import DecideJob, Job, LabelJob, RewardJob
 from deniable.service.lease import LEASE_MICROSECONDS, Identity
 from deniable.storage.chain import (
     decision_hash,
@@ -34,6 +35,7 @@ from deniable.storage.store import (
     HotTransaction,
     NewDecision,
     NewDecisions,
+    NewLabel,
     NewReward,
     Shown,
     TryAgain,
@@ -85,34 +87,84 @@ class JobBatch:
         self._random = random or randomness
         self._counts: dict[tuple[ExperimentState, int, int, int, int, int], list[int]] = {}
         self._events: Counter[ExperimentState] = Counter()
+        self._touched = False  # whether something was stored that is no event
         self.answers: list[tuple[DecideJob, list[Decision]]] = []
+        self.labels: list[tuple[LabelJob, list[str]]] = []
         self.new_decisions: Counter[ExperimentState] = Counter()
 
     @property
     def changed(self) -> bool:
         """Whether there is anything to store."""
-        return bool(self._events)
+        return bool(self._events) or self._touched
 
     def decide(self, state: ExperimentState, jobs: Sequence[DecideJob]) -> None:
         """Answer the jobs of one running or paused experiment, drawing arms for new visitors."""
         names = [normalised(name) for job in jobs for name in job.visitors]
         contexts = _contexts(state, jobs)
-        hashes = state.visitor_hashes
-        visitors = [hashes[place](name) for place, name in zip(contexts, names, strict=True)]
         segments = [segment for job in jobs for segment in job.segments]
-        answers = self._known(state, visitors)
-        new: dict[bytes, tuple[str, int]] = {}
-        for visitor, name, place, segment in zip(visitors, names, contexts, segments, strict=True):
-            if visitor not in answers and visitor not in new:
-                new[visitor] = (name, state.row(place, segment))
-        if new:
-            self._draw(state, new, answers)
+        answers: dict[bytes, Decision] = {}
+        if state.sticky:
+            hashes = state.visitor_hashes
+            visitors = [hashes[place](name) for place, name in zip(contexts, names, strict=True)]
+            answers = self._known(state, visitors)
+        else:  # each request is a decision of its own, and the visitor is not stored
+            random = system_bytes(16 * len(names))
+            visitors = [random[start : start + 16] for start in range(0, len(random), 16)]
+        asked: dict[bytes, tuple[str, int, str | None]] = {}
+        for visitor, *visit in zip(visitors, names, contexts, segments, strict=True):
+            if visitor not in answers and visitor not in asked:
+                asked[visitor] = (visit[0], visit[1], visit[2])
+        if asked:
+            self._draw(state, self._rows(state, asked), answers)
         self._answered(state)
         start = 0
         for job in jobs:
             end = start + len(job.visitors)
             self.answers.append((job, [answers[visitor] for visitor in visitors[start:end]]))
             start = end
+
+    def label(self, mask: MaskState, jobs: Sequence[LabelJob]) -> None:
+        """Answer the jobs of one mask, putting labels for new visitors."""
+        pairs = [pair for job in jobs for pair in zip(job.visitors, job.segments, strict=True)]
+        labels = iter([mask.labels[number] for number in self._labels(mask, pairs)])
+        self._mask_answered(mask)
+        for job in jobs:
+            self.labels.append((job, list(islice(labels, len(job.visitors)))))
+
+    def _rows(
+        self, state: ExperimentState, asked: dict[bytes, tuple[str, int, str | None]]
+    ) -> dict[bytes, tuple[str, int]]:
+        """Return each new visitor's row, by context and segment or label (hash -> name, row)."""
+        segments: Sequence[str | None] = [segment for _, _, segment in asked.values()]
+        if state.mask is not None:
+            pairs = [(name, segment) for name, _, segment in asked.values()]
+            segments = [state.mask.labels[number] for number in self._labels(state.mask, pairs)]
+        return {
+            visitor: (name, state.row(context, segment))
+            for (visitor, (name, context, _)), segment in zip(asked.items(), segments, strict=True)
+        }
+
+    def _labels(self, mask: MaskState, pairs: Sequence[tuple[str, str | None]]) -> list[int]:
+        """Return each visitor's first label, by number; put it if there is none.
+
+        No second segment of a visitor is ever evaluated.
+        """
+        visitors = [mask.visitor_hash(name) for name, _ in pairs]
+        stored = self._tx.labels(mask.id, list(set(visitors)))
+        new: dict[bytes, NewLabel] = {}
+        labels = []
+        for visitor, (name, segment) in zip(visitors, pairs, strict=True):
+            first = new.get(visitor) or stored.get(visitor)
+            if first is None or (first.label is not None and not first.known):
+                label, known = mask.first(name, segment)
+                if first is None or known:
+                    first = new[visitor] = NewLabel(mask.id, visitor, label, known)
+            labels.append(mask.null(name) if first.label is None else first.label)
+        # Sorted by key, like new decisions.
+        if new and self._tx.put_labels([new[visitor] for visitor in sorted(new)]) < len(new):
+            raise TryAgain("another writer labelled the same visitor")
+        self._touched |= bool(new)
+        return labels
 
     def reward(
         self,
@@ -236,7 +288,15 @@ class JobBatch:
         hour = self._now // HOUR
         if state.at_risk and state.answered_hour < hour:
             self._tx.answered(state.id, self._identity.writer, hour)
-            self._events[state] += 0  # marks the batch as changed even if there are no new visitors
+            self._touched = True
+        if state.mask is not None:
+            self._mask_answered(state.mask)
+
+    def _mask_answered(self, mask: MaskState) -> None:
+        hour = self._now // HOUR
+        if mask.answered_hour < hour:
+            self._tx.answered(mask.id, self._identity.writer, hour)
+            self._touched = True
 
     def _count(
         self,
@@ -329,14 +389,33 @@ def drawn(
     return NewDecisions(experiment, version, table, now, writer, rows)
 
 
+def checked_ids(
+    state: ExperimentState, jobs: Sequence[DecideJob]
+) -> tuple[Sequence[DecideJob], dict[Job, DeniableError]]:
+    """Return the jobs with ids that the experiment takes, and why the others are refused.
+
+    On a mask, ids are compared as they are, as in every other engine that computes its labels.
+    """
+    if state.mask is None:
+        return jobs, {}
+    refused: dict[Job, DeniableError] = {}
+    for job in jobs:
+        try:
+            for visitor in job.visitors:
+                visitor_bytes(visitor)
+        except InvalidArgumentError as error:
+            refused[job] = error
+    return [job for job in jobs if job not in refused], refused
+
+
 def checked_rewards(
     states: Sequence[ExperimentState], rewarding: dict[bytes, list[RewardJob]]
-) -> tuple[dict[bytes, dict[tuple[bytes, int], int]], dict[RewardJob, InvalidArgumentError]]:
+) -> tuple[dict[bytes, dict[tuple[bytes, int], int]], dict[Job, DeniableError]]:
     """Return the first reward per decision and metric by tag, and the invalid jobs.
 
     A job with one invalid reward is rejected as a whole.
     """
-    refused: dict[RewardJob, InvalidArgumentError] = {}
+    refused: dict[Job, DeniableError] = {}
     for state in states:
         for job in rewarding.get(state.id[:4], ()):
             error = _refusal(state, job)

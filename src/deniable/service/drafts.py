@@ -73,6 +73,8 @@ def draft(
     default_arm: str | None,
     attribution_seconds: int | None,
     metrics: Sequence[Metric],
+    mask: str | None = None,
+    sticky: bool = True,
 ) -> Experiment:
     """Return the experiment as it will be stored; see `Experiments.create`."""
     from deniable import _validation as check
@@ -85,13 +87,18 @@ def draft(
     _at_most("arms", len(keys), MAX_ARMS)
     _at_most("segments", len(names), MAX_SEGMENTS)
     if strategy is None:
-        unbounded = contexts or not observed or not (names or budget)
+        unbounded = mask or contexts or not observed or not (names or budget)
         strategy = Unbounded.name if unbounded else DEFAULT_STRATEGY
     if strategy not in TABLE_RULES:
         raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(TABLE_RULES))
     kind = TABLE_RULES[strategy]
     known_anyway = _contexts(contexts)
-    check_rows(strategy, len(keys), len(names), len(known_anyway), observed=observed)
+    check_rows(
+        strategy, len(keys), len(names), len(known_anyway), observed=observed, mask=mask is not None
+    )
+    if not sticky and mask is None:
+        allowed = "true: only experiments on a mask may draw again for a visitor"
+        raise InvalidArgumentError("sticky", sticky, allowed)
     if not 0 <= holdout <= MAX_HOLDOUT:
         raise InvalidArgumentError("holdout", holdout, f"a share from 0 to {MAX_HOLDOUT}")
     check.distinct("metrics", [_key("metrics", metric.name) for metric in metrics], 1)
@@ -138,13 +145,15 @@ def draft(
         if budgets[0] is not None
         else _nano("budget", budget),
         planned_visitors=planned_visitors,
+        mask=mask,
+        sticky=sticky,
         layer=None if layer is None else _key("layer", layer),
         slots=None,
         holdout=round(holdout * 1000),
         default_arm=default_arm or keys[0],
         attribution_seconds=attribution_seconds,
         metrics=tuple(metrics),
-        contexts=() if kind.bounded or names else (OTHER, *known_anyway),
+        contexts=(OTHER, *known_anyway) if known_anyway or not (kind.bounded or names) else (),
         observed=observed,
         version=1,
         winner=None,
@@ -219,6 +228,8 @@ def arguments_of(experiment: Experiment) -> JsonObject:
         "budget": None if experiment.arm_specific else _nats(experiment.budget_nano),
         "strategy": experiment.strategy,
         "planned_visitors": experiment.planned_visitors,
+        "mask": experiment.mask,
+        "sticky": experiment.sticky,
         "layer": experiment.layer,
         "holdout": experiment.holdout / 1000,
         "default_arm": experiment.default_arm,
@@ -287,6 +298,8 @@ def added_arm(experiment: Experiment, new: NewArm) -> Arm:
 
 def added_segment(experiment: Experiment, name: str) -> str:
     """Validate the name of a new segment; see `Experiments.add_segment`."""
+    if experiment.mask is not None:
+        raise InvalidArgumentError("segment", "...", "none: labels are those of the mask")
     checked = _name("segment", name)
     if checked in experiment.segments:
         raise InvalidArgumentError("segment", "...", "a name that the experiment does not list yet")
@@ -324,18 +337,38 @@ def _check_size(experiment: Experiment, *, more_arms: int = 0, more_segments: in
     _at_most("arms", arms, MAX_ARMS)
     _at_most("segments", segments, MAX_SEGMENTS)
     declared = len(experiment.contexts[1:])
-    check_rows(experiment.strategy, arms, segments, declared, observed=experiment.observed)
+    check_rows(
+        experiment.strategy,
+        arms,
+        segments,
+        declared,
+        observed=experiment.observed,
+        mask=experiment.mask is not None,
+    )
 
 
 def check_rows(
-    strategy: str, n_arms: int, n_segments: int, n_contexts: int, *, observed: bool
+    strategy: str,
+    n_arms: int,
+    n_segments: int,
+    n_contexts: int,
+    *,
+    observed: bool,
+    mask: bool,
 ) -> None:
     """Raise InvalidArgumentError if a strategy cannot make, or must not make, tables with these rows.
 
-    Without a bound between rows, they must be contexts, or segments of unobserved visits.
+    Without a bound between rows, they must be contexts, labels, or segments of unobserved visits.
     """
     kind = TABLE_RULES[strategy]
     kind.check_size(n_arms, n_segments)
+    if mask and kind.bounded:
+        allowed = f"{Unbounded.name} on a mask: labels are private already"
+        raise InvalidArgumentError("strategy", strategy, allowed)
+    if mask and not observed:
+        raise InvalidArgumentError("observed", False, "true on a mask: labels may be observed")
+    if mask:
+        return
     if n_contexts and n_segments:
         allowed = "none besides segments: what trackers know anyway needs no budget, segments do"
         raise InvalidArgumentError("contexts", n_contexts, allowed)

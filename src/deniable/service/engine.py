@@ -25,11 +25,17 @@ from deniable.errors import (
 from deniable.service.batch import (
     HOUR,
     JobBatch,
+    checked_ids,
     checked_rewards,
     outcomes_of,
 )
-from deniable.service.experiment_state import ExperimentState, ExperimentStates, OutOfDate
-from deniable.service.jobs import DecideJob, Job, RewardJob
+from deniable.service.experiment_state import (
+    ExperimentState,
+    ExperimentStates,
+    MaskState,
+    OutOfDate,
+)
+from deniable.service.jobs import DecideJob, Job, LabelJob, RewardJob
 from deniable.service.lease import Identity, claim, release
 from deniable.storage import commitments, times
 from deniable.storage.schema import experiments as table
@@ -73,7 +79,7 @@ class Counts:
         for job in jobs:
             if isinstance(job, DecideJob):
                 self.decisions += len(job.answers)
-            elif job.error is None:
+            elif isinstance(job, RewardJob) and job.error is None:
                 self.rewards += len(job.rewards)
 
 
@@ -83,6 +89,7 @@ class Engine:
     Args:
         store: the store to write to.
         key: key for visitor HMACs.
+        mask_key: returns the key of the firm's masks, if this process has it.
         grown: called with each experiment that may have grown enough for its next table.
     """
 
@@ -90,13 +97,14 @@ class Engine:
         self,
         store: Store,
         key: bytes,
+        mask_key: Callable[[], bytes | None],
         *,
         grown: Callable[[ExperimentState], None],
     ) -> None:
         self._store = store
         self._key = key
         self._grown = grown
-        self._states = ExperimentStates(store, key)
+        self._states = ExperimentStates(store, key, mask_key)
         self._identity: Identity | None = None
         self._chain: Chain | None = None
         self._last: tuple[int, Chain] | None = None  # writer and end of its chain, as last stored
@@ -147,7 +155,8 @@ class Engine:
                 batch = JobBatch(transaction, identity, chain, times.now(), self._key)
                 nobody = DecideJob(key, (os.urandom(16).hex(),), (None,), lambda _job: None)
                 for state in self._states.current(transaction, (key,), ()):
-                    if state.serves_draws and not state.differences and state.unlisted is not None:
+                    sound = not (state.differences or state.lacks_key)
+                    if state.serves_draws and sound and state.unlisted is not None:
                         batch.decide(state, (nobody,))
                         batch.store()
                 raise _RollBack
@@ -168,6 +177,10 @@ class Engine:
     def state(self, experiment: str) -> ExperimentState | None:
         """Return an experiment's cached state, if any."""
         return self._states.by_key.get(experiment)
+
+    def labels_of(self, mask: str) -> Sequence[str]:
+        """Return all labels of a mask; none if it was never asked for one."""
+        return self._states.labels_of(mask)
 
     def close(self) -> None:
         """Release the chain."""
@@ -193,10 +206,11 @@ class Engine:
     def _attempt(self, jobs: Sequence[Job]) -> None:
         """Run the batch with experiment states that are current within its transaction."""
         deciding, rewarding = _by_experiment(jobs), _by_tag(jobs)
+        labelling = _by_mask(jobs)
         self._states.learn(deciding, rewarding)
         for _ in range(REREADS):
             try:
-                self._transact(deciding, rewarding)
+                self._transact(deciding, rewarding, labelling)
             except OutOfDate as changed:
                 self._states.reread(changed.ids)
                 self._states.learn(deciding, rewarding)  # a draft may have been replaced
@@ -205,10 +219,14 @@ class Engine:
         raise TryAgain("an experiment keeps changing")
 
     def _transact(
-        self, deciding: dict[str, list[DecideJob]], rewarding: dict[bytes, list[RewardJob]]
+        self,
+        deciding: dict[str, list[DecideJob]],
+        rewarding: dict[bytes, list[RewardJob]],
+        labelling: dict[str, list[LabelJob]],
     ) -> None:
         if self._chain is None:
             self._check_not_older()
+        masks = self._states.masks(labelling) if labelling else {}
         identity = self._identity = self._identity or self._store.retried(claim)
         rewarded = dict.fromkeys(job for jobs in rewarding.values() for job in jobs)
         asked = [job for job in rewarded if job.outcomes is not None]
@@ -220,11 +238,15 @@ class Engine:
             now = max(times.now(), *(state.chained_at for state in states), 0)
             batch = JobBatch(transaction, identity, chain, now, self._key)
             rewards, refused = checked_rewards(states, rewarding)
+            for mask in masks.values():
+                if mask.mask is not None and not mask.ended:
+                    batch.label(mask, labelling[mask.name])
             unstored = []
             for state in states:
-                asked_for = deciding.get(state.key, ())
+                asked_for, bad = checked_ids(state, deciding.get(state.key, ()))
+                refused |= bad
                 mine = [job for job in asked_for if job.observed == state.observed]
-                if mine and state.differences:
+                if mine and (state.differences or state.lacks_key):
                     continue
                 if mine and state.serves_draws:
                     batch.decide(state, mine)
@@ -232,13 +254,18 @@ class Engine:
                     unstored.append((state, mine))
                 if state.id[:4] in rewards:
                     batch.reward(state, rewards[state.id[:4]], told)
-            if batch.changed or (not deciding and not rewarding):  # an empty batch is a probe
+            if batch.changed or not (
+                deciding or rewarding or labelling
+            ):  # an empty batch is a probe
                 chain = batch.store()
         self._chain, self._last = chain, (identity.writer, chain)
         self._finish(batch, states, deciding, unstored, now)
         if now // HOUR != self._beaten_hour:
             self._beaten_hour = now // HOUR
             self.beat()
+        for name, labels in labelling.items():
+            refusal = _mask_refusal(name, masks.get(name))
+            refused |= dict.fromkeys(labels, refusal) if refusal is not None else {}
         for job, error in refused.items():
             job.error = error
         for job in asked:
@@ -256,6 +283,8 @@ class Engine:
         """Answer the jobs; the transaction is durable."""
         for job, answers in batch.answers:
             job.answers = answers
+        for labelled, labels in batch.labels:
+            labelled.answers = labels
         for state, jobs in unstored:
             for job in jobs:
                 job.answers = [state.unstored(self._key) for _ in job.visitors]
@@ -266,6 +295,8 @@ class Engine:
         for state in states:
             if state.key in deciding:
                 state.answered_hour = now // HOUR
+                if state.mask is not None:
+                    state.mask.answered_hour = now // HOUR
             new = batch.new_decisions[state]
             self.counts.new_decisions += new
             state.new_decisions += new
@@ -324,7 +355,7 @@ def _refusal(key: str, state: ExperimentState | None, observed: bool) -> Deniabl
         )
     if state.observed and not observed:
         return WrongStateError(f"experiment {key!r} is not declared unobserved")
-    return None
+    return None if state.mask is None else _mask_refusal(state.mask.name, state.mask)
 
 
 def _by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:
@@ -333,6 +364,26 @@ def _by_experiment(jobs: Sequence[Job]) -> dict[str, list[DecideJob]]:
     for job in jobs:
         if isinstance(job, DecideJob) and job.visitors:
             grouped.setdefault(job.experiment, []).append(job)
+    return grouped
+
+
+def _mask_refusal(name: str, mask: MaskState | None) -> DeniableError | None:
+    """Return why no label of this mask is given; None if they are."""
+    if mask is None:
+        return UnknownNameError("mask", name)
+    if mask.ended:
+        return WrongStateError(f"mask {name!r} has ended")
+    if mask.mask is None:
+        return WrongStateError(f"this process does not have the key of mask {name!r}")
+    return None
+
+
+def _by_mask(jobs: Sequence[Job]) -> dict[str, list[LabelJob]]:
+    """Group the label jobs of a batch by mask, in order."""
+    grouped: dict[str, list[LabelJob]] = {}
+    for job in jobs:
+        if isinstance(job, LabelJob) and job.visitors:
+            grouped.setdefault(job.mask, []).append(job)
     return grouped
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
 from sqlalchemy import Connection
 
 from deniable.errors import BrokenPromiseError, EntropyError
+from deniable.masks.mask import Mask, key_fingerprint
 from deniable.privacy.tables import Row, Table, draw, thresholds
 from deniable.service.ids import (
     DecisionIds,
@@ -23,7 +24,8 @@ from deniable.service.ids import (
     layer_scope,
     visitor_scopes,
 )
-from deniable.storage import commitments, experiments, promises
+from deniable.storage import commitments, experiments, masks, promises
+from deniable.storage.masks import StoredMask
 from deniable.storage.records import SLOTS, UNKNOWN_SEGMENT, Decision, Experiment, Role
 from deniable.storage.store import HotTransaction, Store
 
@@ -38,12 +40,52 @@ def system_bytes(count: int) -> bytes:
         raise EntropyError("the operating system returned no random bytes") from error
 
 
+def no_key() -> None:
+    """Stand for the key of the firm's masks where no label is drawn."""
+
+
 class OutOfDate(Exception):
     """States must be reread before the batch can run."""
 
     def __init__(self, ids: list[bytes]) -> None:
         super().__init__("an experiment changed")
         self.ids = ids
+
+
+class MaskState:
+    """A mask, with everything needed to label its next visitor.
+
+    Args:
+        stored: what the chain says about it.
+        mask: the same with its key; None if this process does not have it.
+        key: key for visitor HMACs.
+    """
+
+    def __init__(self, stored: StoredMask, mask: Mask | None, key: bytes) -> None:
+        self.id = stored.id
+        self.name = stored.name
+        self.ended = stored.ended_at is not None
+        self.mask = mask
+        self.labels = stored.labels
+        self.numbers: dict[str | None, int] = {name: i for i, name in enumerate(self.labels)}
+        self.visitor_hash = VisitorHash(key, stored.id)
+        self.answered_hour = -1  # the last hour that this process recorded
+
+    def first(self, visitor: str, segment: str | None) -> tuple[int, int]:
+        """Return the number of a label, and 1 if it was drawn for a known segment, else 0.
+
+        A label that was made elsewhere is kept. A segment that is not listed is not known.
+        """
+        assert self.mask is not None
+        if segment in self.numbers:
+            return self.numbers[segment], 1
+        group = self.mask.group_or_null(segment)
+        label = self.numbers[self.mask.label_of_group(visitor, group)]
+        return label, int(group < len(self.labels))
+
+    def null(self, visitor: str) -> int:
+        """Return the number of a label from equal chances, which depends on no segment."""
+        return self.first(visitor, None)[0]
 
 
 class ExperimentState:
@@ -54,6 +96,7 @@ class ExperimentState:
         table: the table in force; None before the first.
         neutral: the neutral row; None before the start.
         key: key for visitor HMACs.
+        mask: the mask whose labels its rows are, or None.
         differences: where the stored row disagrees with the chain; if anywhere, nothing is served.
         chained_at: the time of the chain's newest entry, which no decision may come before.
     """
@@ -65,6 +108,7 @@ class ExperimentState:
         neutral: Row | None,
         key: bytes,
         *,
+        mask: MaskState | None = None,
         differences: list[str],
         chained_at: int = 0,
     ) -> None:
@@ -78,6 +122,9 @@ class ExperimentState:
         self.serves_draws = experiment.status in ("running", "paused")
         self.closed = experiment.status != "running"
         self.at_risk = experiment.budget_nano > 0
+        self.mask = mask
+        self.lacks_key = mask is not None and mask.mask is None
+        self.sticky = experiment.sticky
         self.has_tombstones = experiment.has_tombstones
         self.holdout = experiment.holdout
         self.attribution = (
@@ -170,16 +217,44 @@ class ExperimentStates:
     Args:
         store: the store to read from.
         key: key for visitor HMACs.
+        mask_key: returns the key of the firm's masks, if this process has it.
 
     Attributes:
         by_key: the cached states, current or not.
     """
 
-    def __init__(self, store: Store, key: bytes) -> None:
+    def __init__(
+        self, store: Store, key: bytes, mask_key: Callable[[], bytes | None] = no_key
+    ) -> None:
         self._store = store
         self._key = key
+        self._mask_key = mask_key
         self.by_key: dict[str, ExperimentState] = {}
         self._by_tag: dict[bytes, ExperimentState] = {}
+        self._masks: dict[bytes, MaskState] = {}
+
+    def masks(self, names: Iterable[str]) -> dict[str, MaskState]:
+        """Return the masks of these names, as they are now; those that do not exist are left out."""
+        with self._store.read() as connection:
+            return {
+                stored.name: self._mask(stored)
+                for stored in masks.everything_masked(connection)
+                if stored.name in names
+            }
+
+    def labels_of(self, name: str) -> Sequence[str]:
+        """Return all labels of a mask; none if it was never read."""
+        found = [mask.labels for mask in [*self._masks.values()] if mask.name == name]
+        return found[-1] if found else ()
+
+    def _mask(self, stored: StoredMask) -> MaskState:
+        known = self._masks.get(stored.id)
+        ended = stored.ended_at is not None
+        if known is None or known.mask is None or known.ended != ended:
+            key = self._mask_key()
+            mask = stored.with_key(key) if key and key_fingerprint(key) == stored.key else None
+            known = self._masks[stored.id] = MaskState(stored, mask, self._key)
+        return known
 
     def learn(self, keys: Iterable[str], tags: Iterable[bytes]) -> None:
         """Read the requested experiments that are not cached yet."""
@@ -226,20 +301,27 @@ class ExperimentStates:
 
     def _keep(self, connection: Connection, found: Iterable[Experiment]) -> None:
         for experiment in found:
-            state = _state(connection, experiment, self._key)
+            state = self._state(connection, experiment)
             before = self.by_key.get(state.key)
             if before is not None:
                 state.take_over(before)
             self.by_key[state.key] = state
             self._by_tag[state.id[:4]] = state
 
-
-def _state(connection: Connection, experiment: Experiment, key: bytes) -> ExperimentState:
-    differences, table, neutral = _checked(connection, experiment)
-    chained_at = commitments.newest(connection)
-    return ExperimentState(
-        experiment, table, neutral, key, differences=differences, chained_at=chained_at
-    )
+    def _state(self, connection: Connection, experiment: Experiment) -> ExperimentState:
+        differences, table, neutral = _checked(connection, experiment)
+        mask = None
+        if experiment.mask is not None and not differences:
+            mask = self._mask(masks.named(connection, experiment.mask))
+        return ExperimentState(
+            experiment,
+            table,
+            neutral,
+            self._key,
+            mask=mask,
+            differences=differences,
+            chained_at=commitments.newest(connection),
+        )
 
 
 def _checked(

@@ -42,6 +42,7 @@ from deniable.storage import (
     commitments,
     experiments,
     listing,
+    masks,
     promise_entries,
     promises,
     times,
@@ -75,6 +76,8 @@ class Experiments(ExperimentViews):
         budget: float | None = None,
         strategy: str | None = None,
         planned_visitors: int | None = None,
+        mask: str | None = None,
+        sticky: bool = True,
         layer: str | None = None,
         holdout: float = 0.0,
         default_arm: str | None = None,
@@ -96,6 +99,9 @@ class Experiments(ExperimentViews):
             strategy: how tables are made from counts; by default `dynamic` for segments and
                 `unbounded` for the rest.
             planned_visitors: for information, and for strategies that plan ahead.
+            mask: learn by the labels of this mask instead of by segments, with no budget.
+            sticky: whether a visitor keeps an arm. On a mask it may be False: then each request is
+                a decision of its own, stored without the visitor.
             layer: experiments in one layer have different slots and share no visitors.
             holdout: the share of visitors to hold out, from 0 to 0.5.
             default_arm: shown before the start, and after a stop without a winner; defaults to the
@@ -109,12 +115,14 @@ class Experiments(ExperimentViews):
         planned = draft(
             key,
             arms=arms,
-            segments=segments,
+            segments=self._rows(mask, segments),
             contexts=contexts,
             observed=observed,
             budget=budget,
             strategy=strategy,
             planned_visitors=planned_visitors,
+            mask=mask,
+            sticky=sticky,
             layer=layer,
             holdout=holdout,
             default_arm=default_arm,
@@ -131,6 +139,20 @@ class Experiments(ExperimentViews):
 
         return self._changed(create)
 
+    def _rows(self, mask: str | None, segments: Sequence[str]) -> Sequence[str]:
+        """Return the labels of a mask, or the given segments without one."""
+        if mask is None:
+            return segments
+        with self._store.read() as connection:
+            stored = masks.named(connection, mask)
+        if stored.ended_at is not None:
+            raise WrongStateError(f"mask {mask!r} has ended")
+        if segments and tuple(segments) != stored.labels:
+            raise InvalidArgumentError(
+                "segments", "...", "none on a mask: its labels take their place"
+            )
+        return stored.labels
+
     def redraft(self, key: str, **changes: Any) -> Experiment:
         """Change a draft. Everything except its key can change until it starts.
 
@@ -141,6 +163,8 @@ class Experiments(ExperimentViews):
         Raises:
             WrongStateError: it is not a draft, so its promise is fixed.
         """
+        if changes.get("mask") is not None:
+            changes["segments"] = self._rows(changes["mask"], changes.get("segments", ()))
 
         def change(connection: Connection) -> Experiment:
             before = _in_state(connection, key, "draft")
@@ -263,7 +287,7 @@ class Experiments(ExperimentViews):
             experiment = _in_state(connection, key, "running", "paused")
             if promote is not None:
                 _arm(experiment, promote)
-            last_answer = account.last_hour(connection, experiment)
+            last_answer = account.last_hour(connection, bytes.fromhex(experiment.id))
             detail = promise_entries.stop_detail(promote, last_answer)
             commitments.record(connection, "stop", experiment, **detail)
             return experiments.change(
@@ -458,6 +482,7 @@ def _replanned(connection: Connection, key: str, budget_nano: int, strategy: str
         len(changed.segments),
         len(changed.contexts[1:]),
         observed=changed.observed,
+        mask=changed.mask is not None,
     )
     if budget_nano and not TABLE_RULES[strategy].bounded:
         raise InvalidArgumentError("budget", budget_nano / NANO, f"0 with the {strategy} strategy")

@@ -32,6 +32,7 @@ from pathlib import Path
 from sqlalchemy import Connection, insert, select
 
 from deniable.errors import InvalidArgumentError, UnknownNameError, WrongStateError
+from deniable.masks.definition import KEY_VARIABLE, read_key
 from deniable.storage.commitments import linked, lock_chain, record
 from deniable.storage.schema import commitments, facts
 
@@ -256,6 +257,39 @@ def visitor_key(url: str, key_file: str | Path | None = None, *, new: bool = Tru
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise WrongStateError(f"{path} can be read by others: chmod 600 {path}")
     return _parsed(path.read_text("ascii"), str(path))
+
+
+class MaskKey:
+    """The key of the firm's masks: from the environment, or from its file next to the store.
+
+    Args:
+        url: the store; a SQLite file's mask key is in `<file>.mask.key`.
+        path: use this file instead.
+    """
+
+    def __init__(self, url: str, path: str | Path | None = None) -> None:
+        self._path = Path(path) if path else key_file_of(url).with_suffix(".mask.key")
+        self._known: bytes | None = None
+        if KEY_VARIABLE not in os.environ and path is None and url.startswith("memory:"):
+            self._known = os.urandom(KEY_BYTES)
+
+    def __call__(self) -> bytes | None:
+        """Return the key; None if there is none yet.
+
+        Raises:
+            MaskFileError: it is not a key, or other users can read its file.
+        """
+        if self._known is None and (KEY_VARIABLE in os.environ or self._path.exists()):
+            self._known = read_key(None if KEY_VARIABLE in os.environ else self._path)
+        return self._known
+
+    def created(self) -> bytes:
+        """Return the key, creating its file (mode 0600) if there is none."""
+        if self() is None:
+            _create(self._path)
+        key = self()
+        assert key is not None
+        return key
 
 
 def key_file_of(url: str, key_file: str | Path | None = None) -> Path:

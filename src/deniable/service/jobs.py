@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from deniable.errors import InvalidArgumentError
+from deniable.masks.mask import visitor_bytes
 from deniable.service.ids import normalised
 from deniable.service.limits import LARGEST_REWARD, LONGEST_NAME
 from deniable.storage.records import MICRO, Decision
@@ -71,7 +72,27 @@ class RewardJob:
         return len(self.rewards)
 
 
-Job: TypeAlias = DecideJob | RewardJob
+@dataclass(slots=True, eq=False)
+class LabelJob:
+    """Labels of a mask for visitors, in order."""
+
+    mask: str
+    visitors: Sequence[str]
+    segments: Sequence[str | None]
+    done: Callable[[Job], None]
+    waiter: object = None
+    answers: list[str] = field(default_factory=list)
+    error: Exception | None = None
+    since: float = 0.0
+    late: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of labels."""
+        return len(self.visitors)
+
+
+Job: TypeAlias = DecideJob | RewardJob | LabelJob
 
 
 def decide_job(
@@ -92,6 +113,22 @@ def decide_job(
     for context in contexts or ():
         checked_segment(context, "context")
     return DecideJob(experiment, visitors, segments, done, waiter, contexts, observed)
+
+
+def label_job(
+    mask: str,
+    visitors: Sequence[str],
+    segments: Sequence[str | None],
+    done: Callable[[Job], None],
+    *,
+    waiter: object = None,
+) -> LabelJob:
+    """Return a validated job, like `decide_job`. Ids are compared as they are, in every engine."""
+    for visitor in visitors:
+        visitor_bytes(visitor)
+    for segment in segments:
+        checked_segment(segment)
+    return LabelJob(mask, visitors, segments, done, waiter)
 
 
 def reward_job(

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from sqlalchemy import func, select
@@ -29,15 +28,16 @@ from deniable.service.audits import Audits
 from deniable.service.documents import Documents
 from deniable.service.experiments import Experiments
 from deniable.service.firm import FirmBudget
-from deniable.service.ids import check_key, has_key, visitor_key
-from deniable.service.jobs import Job, RewardJob, decide_job, reward_job
+from deniable.service.ids import MaskKey, check_key, has_key, visitor_key
+from deniable.service.jobs import RewardJob, decide_job, reward_job
 from deniable.service.ledger import Ledger
 from deniable.service.limits import DEFAULT_STORE
+from deniable.service.masks import Masks
 from deniable.service.people import People
 from deniable.service.publisher import Publisher
 from deniable.service.sessions import Sessions
 from deniable.service.visitor_requests import VisitorRequests
-from deniable.service.writer import Figures, Writer
+from deniable.service.writer import Figures, Waiting, Writer
 from deniable.storage import times
 from deniable.storage.connect import connect, schema_problem
 from deniable.storage.idempotency import Idempotency
@@ -72,6 +72,7 @@ def open(  # noqa: A001 - the public name is deniable.open
     url: str = DEFAULT_STORE,
     *,
     key_file: str | Path | None = None,
+    mask_key_file: str | Path | None = None,
     queue_limit: int = 20_000,
     queue_seconds: float | None = None,
     decide_seconds: float | None = None,
@@ -82,6 +83,9 @@ def open(  # noqa: A001 - the public name is deniable.open
         url: `sqlite:///path`, `postgresql://user@host/database`, or `memory:` (not persistent).
         key_file: file with the key for visitor HMACs, created (mode 0600) if missing. By default,
             it is next to the SQLite file. The environment variable DENIABLE_VISITOR_KEY takes
+            precedence.
+        mask_key_file: file with the key of the firm's masks, created with the first mask. By default,
+            it is next to the SQLite file. The environment variable DENIABLE_MASK_KEY takes
             precedence.
         queue_limit: maximum number of queued decisions and rewards; more are refused with
             OverloadedError.
@@ -109,6 +113,7 @@ def open(  # noqa: A001 - the public name is deniable.open
     return Deniable(
         store,
         key,
+        MaskKey(url, mask_key_file),
         queue_limit=queue_limit,
         queue_seconds=queue_seconds,
         decide_seconds=decide_seconds,
@@ -122,6 +127,7 @@ class Deniable:
         writer: stores decisions and rewards; `AsyncDecisions` submits to it.
         experiments: create, start, pause and stop experiments; read their counts and tables.
         firm: the firm's budget.
+        masks: one label for life: create and end masks, and give labels.
         visitors: show, look up and erase stored visitor data.
         ledger: the event history, its verification and exports.
         audits: promises, and checks of whether they were kept.
@@ -142,6 +148,7 @@ class Deniable:
         self,
         store: Store,
         key: bytes,
+        mask_key: MaskKey,
         *,
         queue_limit: int = 20_000,
         queue_seconds: float | None = None,
@@ -151,12 +158,18 @@ class Deniable:
         self._key = key
         self._publisher = Publisher(store)
         self.writer = Writer(
-            store, key, self._publisher, queue_limit=queue_limit, queue_seconds=queue_seconds
+            store,
+            key,
+            self._publisher,
+            mask_key=mask_key,
+            queue_limit=queue_limit,
+            queue_seconds=queue_seconds,
         )
         self._decide_seconds = decide_seconds
         self.approvals = Approvals(store, self.derived_key(b"approvals"))
         self.experiments = Experiments(store, self._publisher, self.approvals)
         self.firm = FirmBudget(store, self.approvals)
+        self.masks = Masks(store, mask_key, self.approvals, self.writer)
         self.visitors = VisitorRequests(store, key, self.approvals)
         self.ledger = Ledger(store, key)
         self.audits = Audits(store, key)
@@ -239,7 +252,7 @@ class Deniable:
         self, rewards: Iterable[tuple[str, float] | tuple[str, float, str | None]]
     ) -> None:
         """Record (decision, value) or (decision, value, metric) tuples in one transaction."""
-        waiting = _Waiting()
+        waiting = Waiting()
         job = reward_job(list(rewards), waiting)
         self.writer.submit(job)
         if not waiting.finished(self._decide_seconds):
@@ -299,7 +312,7 @@ class Deniable:
 
     def _applied(self, rewards: Sequence[tuple[bytes, str | None, int]]) -> dict[str, int]:
         """Apply rewards in one transaction and return the outcome counts."""
-        waiting = _Waiting()
+        waiting = Waiting()
         job = RewardJob(rewards, waiting, outcomes={})
         self.writer.submit(job)
         waiting.finished(None)
@@ -368,7 +381,7 @@ class Deniable:
         contexts: Sequence[str | None] | None,
         observed: bool,
     ) -> list[Decision]:
-        waiting = _Waiting()
+        waiting = Waiting()
         job = decide_job(
             experiment, visitors, segments, waiting, contexts=contexts, observed=observed
         )
@@ -378,20 +391,3 @@ class Deniable:
         if job.error is not None:
             raise job.error
         return job.answers
-
-
-class _Waiting:
-    """A `done` callback that a thread can wait for, implemented with a lock."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._lock.acquire()
-
-    def __call__(self, _job: Job) -> None:
-        self._lock.release()
-
-    def finished(self, timeout_seconds: float | None) -> bool:
-        """Wait for the job; return whether it finished in time."""
-        return self._lock.acquire(timeout=-1 if timeout_seconds is None else timeout_seconds)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Connection, bindparam, select
 
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.approvals import Approvals
 from deniable.service.ids import DecisionIds, normalised, visitor_hash, visitor_scopes
 from deniable.service.jobs import checked_visitor
-from deniable.storage import erasure, experiments, times
+from deniable.storage import erasure, experiments, masks, times
 from deniable.storage.account import read_settings, record_answers
 from deniable.storage.account_rules import HOUR
 from deniable.storage.erasure import Erasure
@@ -55,11 +55,33 @@ class StoredDecision:
     reward: float | None
 
 
+@dataclass(frozen=True)
+class StoredLabel:
+    """A visitor's label for life.
+
+    Attributes:
+        mask: the mask's name.
+        period: the period for which it was drawn.
+        label: such as ~sports.
+    """
+
+    mask: str
+    period: str
+    label: str
+
+
 class Live(NamedTuple):
-    """A running or paused experiment: its key, whether it has a budget, its contexts and its arms."""
+    """A running or paused experiment.
+
+    Attributes:
+        key: its key.
+        counts: the id of what counts against the firm's budget because of it: itself, or its mask.
+        contexts: its contexts.
+        arms: the keys of its arms.
+    """
 
     key: str
-    at_risk: bool
+    counts: bytes | None
     contexts: list[str]
     arms: list[str]
 
@@ -69,6 +91,7 @@ _LIVE = (
         experiment_rows.c.id,
         experiment_rows.c.key,
         experiment_rows.c.budget_nano,
+        experiment_rows.c.mask,
         experiment_rows.c.contexts,
         arms.c.key,
     )
@@ -107,16 +130,18 @@ class VisitorRequests:
         return {experiment.key: decision for experiment, decision in self.known(visitor, context)}
 
     def known(self, visitor: str, context: str | None = None) -> list[tuple[Live, Decision]]:
-        """Like `decisions`, with details of the experiments. Always takes two statements.
+        """Like `decisions`, with details of the experiments. Always takes three statements.
 
-        Once an hour, a third one records the answer before it is given.
+        Once an hour, another one records the answer before it is given.
         """
         checked_visitor(visitor)
         with self._store.read() as connection:
+            used = {mask.name: mask.id for mask in masks.everything_masked(connection)}
             live: dict[bytes, Live] = {}
-            for identity, key, budget_nano, contexts, arm in connection.execute(_LIVE):
+            for identity, key, budget_nano, mask, contexts, arm in connection.execute(_LIVE):
                 if identity not in live:
-                    live[identity] = Live(key, budget_nano > 0, json.loads(contexts), [])
+                    counts = identity if budget_nano else used.get(mask)
+                    live[identity] = Live(key, counts, json.loads(contexts), [])
                 live[identity].arms.append(arm)
             wanted = [
                 self._hashes(
@@ -125,8 +150,21 @@ class VisitorRequests:
                 for identity, known in live.items()
             ]
             rows = connection.execute(_KNOWN, {"ids": list(live), "wanted": wanted}).all()
-        self._answered([row.experiment_id for row in rows if live[row.experiment_id].at_risk])
+        shown = {live[row.experiment_id].counts for row in rows}
+        self._answered([identity for identity in shown if identity is not None])
         return [(live[row.experiment_id], self._decision(live, row)) for row in rows]
+
+    def labels(self, visitor: str) -> list[StoredLabel]:
+        """Return the labels stored about a visitor: not what they were drawn from, nor the draw."""
+        checked_visitor(visitor)
+        with self._store.read() as connection:
+            return [
+                StoredLabel(mask.name, mask.period, mask.labels[number])
+                for mask in masks.everything_masked(connection)
+                for number in masks.labels_of(
+                    connection, mask.id, self._hashes(mask.id, (), visitor)[0]
+                )
+            ]
 
     def stored(self, visitor: str) -> list[StoredDecision]:
         """Return everything stored about a visitor, in all experiments that were ever started.
@@ -165,6 +203,7 @@ class VisitorRequests:
         names = [checked_visitor(visitor) for visitor in visitors]
         words = f"erase {len(names)} visitor{'' if len(names) == 1 else 's'}"
         self._require(words, sorted(normalised(name) for name in names))
+        self._store.retried(lambda connection: self._erase_labels(connection, names))
         return erasure.erase(
             self._store,
             self._key,
@@ -174,6 +213,11 @@ class VisitorRequests:
                 for hashed in self._hashes(bytes.fromhex(experiment.id), experiment.contexts, name)
             ],
         )
+
+    def _erase_labels(self, connection: Connection, names: Sequence[str]) -> None:
+        for mask in masks.everything_masked(connection):
+            hashes = [self._hashes(mask.id, (), name)[0] for name in names]
+            masks.erase(connection, mask, hashes)
 
     def purge(
         self,

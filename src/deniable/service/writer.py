@@ -15,13 +15,23 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from deniable.errors import DeniableError, OverloadedError, StoreUnavailableError
 from deniable.service.engine import Counts, Engine
-from deniable.service.jobs import BatchSize, DecideJob, Job, JobQueue, decide_job, reward_job
+from deniable.service.experiment_state import no_key
+from deniable.service.jobs import (
+    BatchSize,
+    DecideJob,
+    Job,
+    JobQueue,
+    RewardJob,
+    decide_job,
+    label_job,
+    reward_job,
+)
 from deniable.service.publisher import Publisher
 from deniable.storage.records import Decision
 from deniable.storage.store import Store
@@ -54,6 +64,7 @@ class Writer:
         store: the store to write to.
         key: key for visitor HMACs.
         publisher: makes tables.
+        mask_key: returns the key of the firm's masks, if this process has it.
         queue_limit: maximum number of queued decisions and rewards.
         queue_seconds: how long they may wait during overload; None means indefinitely.
         batch_limit: maximum decisions and rewards per transaction (a larger single job still gets
@@ -66,11 +77,12 @@ class Writer:
         key: bytes,
         publisher: Publisher,
         *,
+        mask_key: Callable[[], bytes | None] = no_key,
         queue_limit: int = 20_000,
         queue_seconds: float | None = None,
         batch_limit: int = 5_000,
     ) -> None:
-        self.engine = Engine(store, key, grown=publisher.grown)
+        self.engine = Engine(store, key, mask_key, grown=publisher.grown)
         self._key = key
         # If not durable, there is nothing to sync: no thread, one job at a time.
         self._durable = store.durable
@@ -234,6 +246,24 @@ class _Probe:
         self.finished.set()
 
 
+class Waiting:
+    """A `done` callback that a thread can wait for, implemented with a lock."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def __call__(self, _job: Job) -> None:
+        """Mark the job as finished."""
+        self._lock.release()
+
+    def finished(self, timeout_seconds: float | None) -> bool:
+        """Wait for the job; return whether it finished in time."""
+        return self._lock.acquire(timeout=-1 if timeout_seconds is None else timeout_seconds)
+
+
 class AsyncDecisions:
     """Awaitable decide and reward, for one event loop.
 
@@ -284,6 +314,18 @@ class AsyncDecisions:
         )
         self._enqueue(job)
         return future
+
+    def label(
+        self, mask: str, visitors: Sequence[str], segments: Sequence[str | None]
+    ) -> asyncio.Future[list[str]]:
+        """Return labels of a mask for these visitors. Resolves, in order, once they are durable."""
+        future: asyncio.Future[list[str]] = self._loop.create_future()
+        self._enqueue(label_job(mask, visitors, segments, self._done, waiter=future))
+        return future
+
+    def labels_of(self, mask: str) -> Sequence[str]:
+        """Return all labels of a mask; none if it was never asked for one."""
+        return self.writer.engine.labels_of(mask)
 
     def longest_arm(self, experiment: str) -> int:
         """Return the length of the experiment's longest arm key; 0 if it was never decided for."""
@@ -365,7 +407,7 @@ class AsyncDecisions:
             if job.error is not None:
                 future.set_exception(job.error)
             else:
-                future.set_result(job.answers if isinstance(job, DecideJob) else None)
+                future.set_result(None if isinstance(job, RewardJob) else job.answers)
         # Drop finished jobs promptly, before the garbage collector promotes them to an older
         # generation.
         waiting = self._waiting

@@ -53,7 +53,7 @@ from deniable.storage.schema import answers, commitments
 
 MAX_WINDOW_DAYS = 36_500
 
-_KINDS = ("firm", "start", "resume", "stop", "restore", "clock")
+_KINDS = ("firm", "start", "resume", "stop", "mask", "end_mask", "restore", "clock")
 
 # Statements are built once: building takes longer than running. Not `in_`, whose values would be
 # expanded again on every execution.
@@ -209,20 +209,12 @@ def commit(
         )
     lock_chain(connection)
     promises.check(connection, experiment)
-    entries = _entries(connection)
-    settings, identity = _settings(entries), bytes.fromhex(experiment.id)
-    found = counted(entries, _hours(connection), account_time(connection), settings)
+    entries, identity = _entries(connection), bytes.fromhex(experiment.id)
     # Visitors of every slot that it ever had may be shown their stored arm again.
     earlier = lives_of(entries)[0].get(identity, Life(started=0))
     bitmap = earlier.slots | (0 if slots is None else slots_bitmap(slots))
     mine = Counted(identity, experiment.layer, bitmap, experiment.budget_nano, None)
-    others = [one for one in found if one.experiment_id != identity]
-    before, after = total_nano(found), total_nano([*others, mine])
-    # A live experiment is already counted; resuming it adds nothing.
-    if after > settings[-1].budget_nano and (kind != "resume" or after > before):
-        raise InsufficientBudgetError(
-            remaining=max(0, settings[-1].budget_nano - before), requested=after - before
-        )
+    _check_fits(connection, entries, mine, resumes=kind == "resume")
     record(
         connection,
         kind,
@@ -230,6 +222,34 @@ def commit(
         experiment.budget_nano,
         **{**promise_entries.commit_detail(experiment, slots), **detail},
     )
+
+
+def commit_mask(connection: Connection, mask: bytes, budget_nano: int, detail: JsonObject) -> None:
+    """Count a mask from now on, like `commit`; its entry has this detail.
+
+    Raises:
+        InsufficientBudgetError: with the remaining budget and what it would add.
+        UnknownNameError: the firm has no budget yet.
+    """
+    lock_chain(connection)
+    mine = Counted(mask, None, 0, budget_nano, None)
+    _check_fits(connection, _entries(connection), mine, resumes=False)
+    record(connection, "mask", mask, budget_nano, **detail)
+
+
+def _check_fits(
+    connection: Connection, entries: Sequence[Entry], mine: Counted, *, resumes: bool
+) -> None:
+    """Raise InsufficientBudgetError unless the firm's budget has room for what is to count."""
+    settings = _settings(entries)
+    found = counted(entries, _hours(connection), account_time(connection), settings)
+    others = [one for one in found if one.experiment_id != mine.experiment_id]
+    before, after = total_nano(found), total_nano([*others, mine])
+    # A live experiment is already counted; resuming it adds nothing.
+    if after > settings[-1].budget_nano and (not resumes or after > before):
+        raise InsufficientBudgetError(
+            remaining=max(0, settings[-1].budget_nano - before), requested=after - before
+        )
 
 
 def restored(connection: Connection, *, lost: str) -> int:
@@ -266,9 +286,8 @@ def restored(connection: Connection, *, lost: str) -> int:
     return before + unknown
 
 
-def last_hour(connection: Connection, experiment: Experiment) -> int | None:
-    """Return the last hour in which an experiment answered at a risk, stored or chained; or None."""
-    identity = bytes.fromhex(experiment.id)
+def last_hour(connection: Connection, identity: bytes) -> int | None:
+    """Return the last hour in which an experiment or mask answered at a risk, stored or chained."""
     known = (_hours(connection), chained_hours(_entries(connection)))
     return max((hours[identity] for hours in known if identity in hours), default=None)
 
@@ -281,7 +300,7 @@ def last_hours(connection: Connection) -> dict[bytes, int | None]:
 
 
 def record_answers(connection: Connection, experiments: Sequence[bytes], hour: int) -> None:
-    """Record that kept arms of these experiments were shown in this hour."""
+    """Record that kept arms of these experiments, or of others on these masks, were shown."""
     # Always in the same order, so that two transactions do not wait for each other.
     rows = [{"experiment": one, "writer": NO_WRITER, "hour": hour} for one in sorted(experiments)]
     connection.execute(_ANSWERED, rows)

@@ -192,13 +192,13 @@ def lives_of(entries: Sequence[Entry]) -> tuple[dict[bytes, Life], list[tuple[by
                 gaps.append((at - detail["skipped"], at))
         elif identity is None:
             continue
-        elif entry.kind in ("start", "resume"):
+        elif entry.kind in ("start", "resume", "mask"):
             life = lives.setdefault(identity, Life(started=at))
-            life.layer = detail["layer"]
+            life.layer = detail.get("layer")
             life.slots |= _detail_slots(detail)
             life.cost_nano = max(life.cost_nano, entry.amount_nano)
             life.answered = None
-        elif entry.kind == "stop" and identity in lives:
+        elif entry.kind in ("stop", "end_mask") and identity in lives:
             lives[identity].answered = _last_answer(lives[identity], entry)
     for identity, hour in chained_hours(entries).items():
         if identity in lives:
@@ -252,5 +252,5 @@ def layer_nano(users: Sequence[Counted]) -> int:
 
 
 def _detail_slots(detail: Mapping[str, object]) -> int:
-    text = detail["slots"]
+    text = detail.get("slots")
     return 0 if text is None else slots_bitmap(bytes.fromhex(str(text)))

@@ -195,15 +195,16 @@ def _append_clock(connection: Connection) -> None:
 def record(
     connection: Connection,
     kind: str,
-    experiment: Experiment | None,
+    experiment: Experiment | bytes | None,
     amount_nano: int = 0,
     **detail: object,
 ) -> int:
     """Append one entry to the chain of commitments; return its number.
 
-    `lock_chain` must have been called. If there is an actor, the entry records it as `by`.
+    `lock_chain` must have been called. If there is an actor, the entry records it as `by`. A mask is
+    given by its id.
     """
-    identity = bytes.fromhex(experiment.id) if experiment else None
+    identity = bytes.fromhex(experiment.id) if isinstance(experiment, Experiment) else experiment
     actor = current_actor()
     if actor is not None:
         detail["by"] = actor

@@ -31,11 +31,14 @@ from deniable.storage.postgres_arrays import (
 )
 from deniable.storage.store import (
     OWN_COLUMNS,
+    PUT_LABELS,
     SHARED_COLUMNS,
     Chain,
     Count,
+    FirstLabel,
     Head,
     NewDecisions,
+    NewLabel,
     NewReward,
     Shown,
     Stored,
@@ -331,6 +334,9 @@ def _one_by_one(table: str, key: str, columns: str, condition: str) -> bytes:
 _MINE = "experiment_id = %b"
 _STORED = _one_by_one("decisions", "visitor", "visitor, id, shown", _MINE)
 _ERASED = _one_by_one("tombstones", "visitor", "visitor", _MINE)
+_LABELS = _one_by_one("mask_labels", "visitor", "visitor, label, known", "mask_id = %b")
+_PUT_LABELS = insert_arrays(schema.mask_labels, NewLabel._fields, PUT_LABELS)
+_LABEL_TYPES = column_types(schema.mask_labels, NewLabel._fields)
 _ADD_DECISIONS = (
     f"INSERT INTO decisions ({', '.join((*SHARED_COLUMNS, *OWN_COLUMNS))}) "
     f"SELECT {typed(schema.decisions, SHARED_COLUMNS)}, own.* "
@@ -402,6 +408,15 @@ class PostgresTransaction:
     def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
         """See HotTransaction."""
         return {row[0] for row in self._rows(_ERASED, [bytes_array(tombstones), experiment])}
+
+    def labels(self, mask: bytes, visitors: Sequence[bytes]) -> dict[bytes, FirstLabel]:
+        """See HotTransaction."""
+        rows = self._rows(_LABELS, [bytes_array(visitors), mask])
+        return {row[0]: FirstLabel(*row[1:]) for row in rows}
+
+    def put_labels(self, rows: Sequence[NewLabel]) -> int:
+        """See HotTransaction."""
+        return self._added(_PUT_LABELS, rows, _LABEL_TYPES)
 
     def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""

@@ -26,6 +26,8 @@ def create_detail(experiment: Experiment) -> JsonObject:
         "observed": experiment.observed,
         "strategy": experiment.strategy,
         "budget_nano": experiment.budget_nano,
+        "mask": experiment.mask,
+        "sticky": experiment.sticky,
         "layer": experiment.layer,
         "holdout": experiment.holdout,
         "default_arm": experiment.default_arm,

@@ -75,6 +75,8 @@ class Promise:
     weights: tuple[int, ...]
     contexts: tuple[str, ...] = ()
     observed: bool = True
+    mask: str | None = None
+    sticky: bool = True
     slots: bytes | None = None
     band: Band | None = None
     neutral: tuple[Row, ...] = ()
@@ -90,8 +92,8 @@ class Promise:
 
     @property
     def bounded(self) -> bool:
-        """Whether its rows must keep the budget. Contexts, and what nobody observes, need no bound."""
-        return self.observed and bool(self.segments)
+        """Whether rows must keep the budget: not contexts, labels, and what nobody observes."""
+        return self.observed and self.mask is None and bool(self.segments)
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -230,6 +232,8 @@ _SAME = (
     "segments",
     "strategy",
     "budget_nano",
+    "mask",
+    "sticky",
     "layer",
     "slots",
     "holdout",
@@ -254,6 +258,8 @@ def _whole(detail: JsonObject) -> Promise:
         segments=tuple(detail["segments"]),
         strategy=detail["strategy"],
         budget_nano=detail["budget_nano"],
+        mask=detail["mask"],
+        sticky=detail["sticky"],
         layer=detail["layer"],
         holdout=detail["holdout"],
         default_arm=detail["default_arm"],

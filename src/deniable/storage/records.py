@@ -15,7 +15,7 @@ from deniable.errors import NANO
 
 Status: TypeAlias = Literal["draft", "running", "paused", "stopped"]
 Scope: TypeAlias = Literal[
-    "decide", "unobserved", "reward", "read", "draft", "run", "audit", "privacy", "admin"
+    "decide", "unobserved", "reward", "label", "read", "draft", "run", "audit", "privacy", "admin"
 ]
 UserRole: TypeAlias = Literal["viewer", "analyst", "manager", "privacy-officer", "admin"]
 
@@ -23,6 +23,7 @@ SCOPES: tuple[Scope, ...] = (
     "decide",
     "unobserved",
     "reward",
+    "label",
     "read",
     "draft",
     "run",
@@ -31,8 +32,8 @@ SCOPES: tuple[Scope, ...] = (
     "admin",
 )
 """What a caller may do, in order: request arms; request those of unobserved visits; report rewards;
-read; create and change drafts; start, stop and change experiments; audit; manage the firm's budget,
-erasures, documents and exports; everything, including people and keys.
+request labels; read; create and change drafts; start, stop and change experiments; audit; manage the
+firm's budget, masks, erasures, documents and exports; everything, including people and keys.
 """
 
 ROLES: dict[UserRole, tuple[Scope, ...]] = {
@@ -175,6 +176,9 @@ class Experiment:
         budget_nano: the limit on every visitor's risk; the largest arm budget if arms have their
             own.
         planned_visitors: number of visitors the budget was planned for, for information.
+        mask: the mask whose labels are its segments; None if it sees the segments themselves.
+        sticky: whether a visitor keeps an arm. If not, each request is a decision of its own, stored
+            without the visitor.
         layer: experiments in one layer have different slots and share no visitors.
         slots: its slots in the layer, one bit each; None without a layer or before the start.
         holdout: thousandths of the visitors who are held out, chosen by a separate keyed hash.
@@ -204,6 +208,8 @@ class Experiment:
     strategy: str
     budget_nano: int
     planned_visitors: int | None
+    mask: str | None
+    sticky: bool
     layer: str | None
     slots: bytes | None
     holdout: int
@@ -351,9 +357,9 @@ class Commitment:
 
     Attributes:
         seq: 1, 2, 3, ...
-        kind: firm, key, create, redraft, replan, discard, start, table, pause, resume, stop,
-            switch_off, add_arm, add_segment, add_context, erase, purge, audit, note, label, document,
-            access, approval, export, settings, restore, clock.
+        kind: firm, key, mask, end_mask, erase_labels, create, redraft, replan, discard, start, table,
+            pause, resume, stop, switch_off, add_arm, add_segment, add_context, erase, purge, audit,
+            note, label, document, access, approval, export, settings, restore, clock.
         experiment: the key of the experiment, or None for the firm.
         amount_nano: how much of the firm's budget it took.
         detail: further details, JSON.

@@ -69,6 +69,8 @@ experiments = Table(
     Column("strategy", String(16), nullable=False),
     Column("budget_nano", BigInteger, nullable=False),
     Column("planned_visitors", BigInteger),
+    Column("mask", String(64)),  # whose labels are its segments
+    Column("sticky", Boolean, nullable=False),
     Column("layer", String(128)),
     Column("slots", LargeBinary(125)),  # one bit for each of the layer's 1,000; set at the start
     Column("holdout", SmallInteger, nullable=False),  # thousandths of the visitors
@@ -121,6 +123,22 @@ labels = Table(
     PrimaryKeyConstraint("experiment_id", "kind", "value"),
 )
 """Labels for finding experiments. They promise nothing; every change is in the ledger."""
+
+mask_labels = Table(
+    "mask_labels",
+    metadata,
+    _id("mask_id"),
+    _id("visitor"),  # keyed HMAC within the mask
+    Column("label", SmallInteger),  # NULL once the visitor is erased
+    Column("known", SmallInteger, nullable=False),  # 1 if it was drawn for a known segment, else 0
+    PrimaryKeyConstraint("mask_id", "visitor"),
+    sqlite_with_rowid=False,
+)
+"""The first label of each visitor of a mask. What it was drawn from is stored nowhere.
+
+A label from equal chances (`known` is 0) is replaced once, by that of the first known segment. An
+erased visitor's row stays without its label, so that nobody gets a second draw.
+"""
 
 tables = Table(
     "tables",

@@ -40,11 +40,14 @@ from deniable.storage.sqlite_connections import (
 from deniable.storage.sqlite_files import Checkpointer
 from deniable.storage.store import (
     OWN_COLUMNS,
+    PUT_LABELS,
     SHARED_COLUMNS,
     Chain,
     Count,
+    FirstLabel,
     Head,
     NewDecisions,
+    NewLabel,
     NewReward,
     Shown,
     Stored,
@@ -363,6 +366,16 @@ class SqliteTransaction:
         """See HotTransaction."""
         statement = "SELECT visitor FROM tombstones WHERE experiment_id = ? AND visitor"
         return {row[0] for row in self._found(statement, (experiment,), tombstones)}
+
+    def labels(self, mask: bytes, visitors: Sequence[bytes]) -> dict[bytes, FirstLabel]:
+        """See HotTransaction."""
+        statement = "SELECT visitor, label, known FROM mask_labels WHERE mask_id = ? AND visitor"
+        rows = self._found(statement, (bytearray(mask),), visitors)
+        return {row[0]: FirstLabel(*row[1:]) for row in rows}
+
+    def put_labels(self, rows: Sequence[NewLabel]) -> int:
+        """See HotTransaction."""
+        return self._added("mask_labels", NewLabel._fields, rows, PUT_LABELS)
 
     def add_decisions(self, new: NewDecisions) -> int:
         """See HotTransaction."""

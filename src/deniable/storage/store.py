@@ -73,6 +73,27 @@ class Shown(NamedTuple):
     role: int
 
 
+class FirstLabel(NamedTuple):
+    """A visitor's first label.
+
+    Attributes:
+        label: its number; None once the visitor is erased.
+        known: 1 if it was drawn for a known segment, else 0.
+    """
+
+    label: int | None
+    known: int
+
+
+class NewLabel(NamedTuple):
+    """A new row of `mask_labels`."""
+
+    mask_id: bytes
+    visitor: bytes
+    label: int
+    known: int
+
+
 class NewReward(NamedTuple):
     """A new row of `rewards`."""
 
@@ -102,6 +123,12 @@ class Count(NamedTuple):
     square: int
 
 
+PUT_LABELS = (
+    "ON CONFLICT (mask_id, visitor) DO UPDATE SET label = excluded.label, known = excluded.known "
+    "WHERE mask_labels.known = 0 AND excluded.known = 1 AND mask_labels.label IS NOT NULL"
+)
+"""How `put_labels` ends: only the label of an unknown segment is replaced, by that of a known one."""
+
 Chain: TypeAlias = tuple[int, bytes]
 """The end of a writer's chain: its length and its newest hash."""
 
@@ -117,6 +144,15 @@ class HotTransaction(Protocol):
 
     def erased(self, experiment: bytes, tombstones: Sequence[bytes]) -> set[bytes]:
         """Return those of these tombstones that exist."""
+
+    def labels(self, mask: bytes, visitors: Sequence[bytes]) -> dict[bytes, FirstLabel]:
+        """Return visitor -> first label, for those who have one."""
+
+    def put_labels(self, rows: Sequence[NewLabel]) -> int:
+        """Insert labels, or replace those of unknown segments; return how many it did.
+
+        If fewer than given, another writer was first.
+        """
 
     def add_decisions(self, new: NewDecisions) -> int:
         """Insert rows; return how many were new. If fewer than given, another writer was first."""

@@ -21,7 +21,7 @@ from deniable.analysis.result_records import Results
 from deniable.analysis.summary import ExperimentSummary
 from deniable.service.http import models
 from deniable.service.http.auth import Service, authenticator_of, require
-from deniable.service.http.decide_routes import EXPERIMENT_KEY
+from deniable.service.http.decide_routes import EXPERIMENT_KEY, MASK_NAME
 from deniable.service.http.messages import MEDIA_TYPE
 from deniable.service.limits import (
     LONGEST_EXPERIMENT_KEY,
@@ -73,6 +73,24 @@ def open_period(service: Service, wanted: models.FirmRequest) -> models.FirmRepl
     )
 
 
+@read.get("/masks")
+def masks(service: Service) -> list[models.MaskReply]:
+    """All masks, oldest first. The newest of a name is the one in use."""
+    return [models.MaskReply.of(mask) for mask in service.masks.all()]
+
+
+@privacy.post("/masks", status_code=201, responses=problems(409))
+def create_mask(service: Service, wanted: models.MaskRequest) -> models.MaskReply:
+    """Create a mask and commit its budget."""
+    return models.MaskReply.of(service.masks.create(**wanted.arguments()))
+
+
+@privacy.post("/masks/{name}/end", responses=problems(404, 409))
+def end_mask(service: Service, name: Annotated[str, Path(pattern=MASK_NAME)]) -> models.MaskReply:
+    """End a mask. It counts until a window after its last answer."""
+    return models.MaskReply.of(service.masks.end(name))
+
+
 @read.get("/experiments")
 def experiments(
     service: Service, response: Response, after: str = "", limit: PageLimit = PAGE
@@ -102,6 +120,8 @@ def create_experiment(service: Service, wanted: models.ExperimentRequest) -> mod
         budget=wanted.budget,
         strategy=wanted.strategy,
         planned_visitors=wanted.planned_visitors,
+        mask=wanted.mask,
+        sticky=wanted.sticky,
         layer=wanted.layer,
         holdout=wanted.holdout,
         metrics=[metric.metric() for metric in wanted.metrics] or (Metric(),),

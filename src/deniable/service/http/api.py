@@ -24,6 +24,9 @@ from deniable.service.http.auth import Authenticator, Service, require
 from deniable.service.http.decide_routes import (
     DECISION_SCHEMA,
     EXPERIMENT_KEY,
+    LABEL_SCHEMA,
+    LABELLED_SCHEMA,
+    MASK_NAME,
     NOT_BLANK,
     REWARD_SCHEMA,
     VISITOR_SCHEMA,
@@ -33,12 +36,19 @@ from deniable.service.http.models import HealthReply, ProblemReply
 from deniable.service.limits import LONGEST_EXPERIMENT_KEY, LONGEST_NAME
 from deniable.service.service import Deniable
 
-_KEY = {
+_KEY: JsonObject = {
     "name": "key",
     "in": "path",
     "required": True,
     "description": "The experiment's key.",
     "schema": {"type": "string", "pattern": EXPERIMENT_KEY, "maxLength": LONGEST_EXPERIMENT_KEY},
+}
+_MASK: JsonObject = {
+    "name": "key",
+    "in": "path",
+    "required": True,
+    "description": "The mask's name.",
+    "schema": {"type": "string", "pattern": MASK_NAME},
 }
 _OFREP_CONTEXT = {
     "type": "object",
@@ -261,10 +271,29 @@ def _hot_paths(limits: Limits) -> JsonObject:
     )
     schemas = (VISITOR_SCHEMA, DECISION_SCHEMA)
     return {
-        observed: _post("decide", decide, *schemas, keyed=True),
-        f"{observed}/batch": _post("decide_batch", many, *batches, keyed=True),
-        unobserved: _post("decide_unobserved", alone, *schemas, keyed=True),
-        f"{unobserved}/batch": _post("decide_unobserved_batch", alone, *batches, keyed=True),
+        observed: _post("decide", decide, *schemas, keyed=_KEY),
+        f"{observed}/batch": _post("decide_batch", many, *batches, keyed=_KEY),
+        unobserved: _post("decide_unobserved", alone, *schemas, keyed=_KEY),
+        f"{unobserved}/batch": _post("decide_unobserved_batch", alone, *batches, keyed=_KEY),
+        "/v1/masks/{key}/labels": _post(
+            "label",
+            "The label of a visitor for life: stored and durable before it is answered.",
+            LABELLED_SCHEMA,
+            {
+                "type": "object",
+                "required": ["label"],
+                "additionalProperties": False,
+                "properties": {"label": LABEL_SCHEMA},
+            },
+            keyed=_MASK,
+        ),
+        "/v1/masks/{key}/labels/batch": _post(
+            "label_batch",
+            "Labels of many visitors, in order, in one transaction.",
+            _list_of("visitors", LABELLED_SCHEMA, limits.batch),
+            _list_of("labels", LABEL_SCHEMA, limits.batch),
+            keyed=_MASK,
+        ),
         "/v1/rewards": _post(
             "reward",
             "Count the response to a decision, once. Unknown ids get the same answer.",
@@ -278,7 +307,7 @@ def _hot_paths(limits: Limits) -> JsonObject:
             None,
         ),
         f"{ofrep.BULK_PATH}/{{key}}": _post(
-            "evaluate_flag", "OFREP: decide.", _OFREP_CONTEXT, _OFREP_FLAG, keyed=True, ofrep=True
+            "evaluate_flag", "OFREP: decide.", _OFREP_CONTEXT, _OFREP_FLAG, keyed=_KEY, ofrep=True
         ),
         ofrep.BULK_PATH: _post(
             "evaluate_flags",
@@ -308,7 +337,7 @@ def _post(
     request: JsonObject,
     reply: JsonObject | None,
     *,
-    keyed: bool = False,
+    keyed: JsonObject | None = None,
     ofrep: bool = False,
 ) -> JsonObject:
     if reply is None:
@@ -328,7 +357,7 @@ def _post(
         "summary": summary,
         "tags": ["openfeature" if ofrep else "decisions"],
         "security": [{"apiKey": []}],
-        "parameters": [_KEY] if keyed else [],
+        "parameters": [keyed] if keyed else [],
         "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
         "responses": responses,
     }

@@ -45,9 +45,11 @@ from deniable.storage.records import Scope as KeyScope
 Ask: TypeAlias = Callable[[str, JsonObject], asyncio.Future[Any]]
 Tell: TypeAlias = Callable[[str, Any], bytes]
 Decided: TypeAlias = "asyncio.Future[list[Decision]]"
+Labelled: TypeAlias = "asyncio.Future[list[str]]"
 
 _EXPERIMENTS = "/v1/experiments/"
 _UNOBSERVED = "/v1/unobserved/"
+_MASKS = "/v1/masks/"
 _FLAGS = "/ofrep/v1/evaluate/flags/"
 
 
@@ -117,6 +119,11 @@ class DecideRoutes:
             self._tell_flag,
             ofrep=True,
         )
+        labels = f"{_MASKS}{{key}}/labels"
+        self._label = DecideRoute(labels, at("label"), "label", self._label_one, self._tell_label)
+        self._label_batch = DecideRoute(
+            f"{labels}/batch", at("label_batch"), "label", self._label_many, self._tell_labels
+        )
         rewards = (
             DecideRoute("/v1/rewards", at("reward"), "reward", self._reward_one, _tell_nothing),
             DecideRoute(
@@ -149,6 +156,10 @@ class DecideRoutes:
             return route, ""
         if path.startswith(_FLAGS):
             return self._ofrep, path[len(_FLAGS) :]
+        if path.startswith(_MASKS):
+            name, _, rest = path[len(_MASKS) :].partition("/")
+            if rest in ("labels", "labels/batch"):
+                return self._label if rest == "labels" else self._label_batch, name
         return None
 
     async def serve(
@@ -196,6 +207,25 @@ class DecideRoutes:
         body = orjson.dumps(evaluation(key, found[0]))
         return padded(body, (found[0].arm,) * 2, self._service.longest_arm(key))
 
+    def _label_one(self, name: str, document: JsonObject) -> Labelled:
+        visitors, segments, _ = visits((document,))
+        return self._service.label(known_mask(name), visitors, segments)
+
+    def _tell_label(self, name: str, found: list[str]) -> bytes:
+        return self._padded_labels(name, {"label": found[0]}, found)
+
+    def _label_many(self, name: str, document: JsonObject) -> Labelled:
+        visitors, segments, _ = visits(items(document, "visitors", self._limits.batch))
+        return self._service.label(known_mask(name), visitors, segments)
+
+    def _tell_labels(self, name: str, found: list[str]) -> bytes:
+        return self._padded_labels(name, {"labels": found}, found)
+
+    def _padded_labels(self, name: str, reply: JsonObject, found: list[str]) -> bytes:
+        encoded = list(map(orjson.dumps, found))
+        longest = max(map(len, map(orjson.dumps, self._service.labels_of(name))), default=0)
+        return padded(orjson.dumps(reply), encoded, longest)
+
     def _reward_one(self, _key: str, document: JsonObject) -> asyncio.Future[None]:
         return self._service.reward((decision_and_value(document),))
 
@@ -218,7 +248,9 @@ def _tell_nothing(_key: str, _found: None) -> bytes:
 
 EXPERIMENT_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 LONGEST_DECISION = 64
+MASK_NAME = r"^[a-z0-9-]{1,64}$"
 _is_key = re.compile(EXPERIMENT_KEY).fullmatch
+_is_mask = re.compile(MASK_NAME).fullmatch
 
 NOT_BLANK = "".join(
     (r"[^\s", *(rf"\u{first:04x}-\u{last:04x}" for first, last in INVISIBLE if last < 0x10000), "]")
@@ -267,6 +299,21 @@ REWARD_SCHEMA: JsonObject = {
         },
     },
 }
+LABELLED_SCHEMA: JsonObject = {
+    **VISITOR_SCHEMA,
+    "properties": {
+        "visitor": {
+            "type": "string",
+            "pattern": "^[!-~]{1,256}$",
+            "description": "1 to 256 printable ASCII characters without spaces, compared as they are.",
+        },
+        "segment": {
+            "type": ["string", "null"],
+            "description": "The first known one counts; later ones are not looked at.",
+        },
+    },
+}
+LABEL_SCHEMA: JsonObject = {"type": "string", "description": "The visitor's label for life."}
 DECISION_SCHEMA: JsonObject = {
     "type": "object",
     "required": ["decision", "arm"],
@@ -299,6 +346,13 @@ def visits(documents: Sequence[Any]) -> tuple[Sequence[Any], ...]:
     )
 
 
+def known_mask(name: str) -> str:
+    """Return the name if it is a valid name of a mask; raise a 404 problem otherwise."""
+    if _is_mask(name) is None:
+        raise Problem(404, "unknown-name", "there is no such mask")
+    return name
+
+
 def decision_and_value(document: object) -> tuple[str, float, str | None]:
     """Extract and validate the members of a reward: decision, value and metric."""
     if type(document) is not dict or document.keys() not in (_REWARD_MEMBERS, _REWARD_AND_METRIC):
@@ -329,13 +383,13 @@ def _invalid(argument: str, allowed: str) -> Problem:
     )
 
 
-def padded(body: bytes, arms: Sequence[str], longest: int) -> bytes:
-    """Pad JSON with spaces to the length it would have with the longest arm keys.
+def padded(body: bytes, arms: Sequence[str | bytes], longest: int) -> bytes:
+    """Pad JSON with spaces to the length it would have with the longest arm keys, or labels.
 
     Args:
         body: the response body.
-        arms: all arm keys in it; keys are ASCII and never escaped.
-        longest: the length of the experiment's longest arm key.
+        arms: all arm keys in it, which are ASCII and never escaped; or labels, encoded.
+        longest: the length of the experiment's longest arm key, or of the mask's longest label.
 
     >>> padded(b'{"arm":"b"}', ["b"], 4)
     b'{"arm":"b"}   '

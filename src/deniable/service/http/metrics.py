@@ -31,7 +31,17 @@ from deniable.service.writer import Figures
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-ROUTES = ("decide", "decide_batch", "reward", "reward_batch", "ofrep", "administration", "other")
+ROUTES = (
+    "decide",
+    "decide_batch",
+    "reward",
+    "reward_batch",
+    "label",
+    "label_batch",
+    "ofrep",
+    "administration",
+    "other",
+)
 """Routes by which requests are counted. Besides the status class, the route is the only label."""
 
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")

@@ -13,8 +13,9 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from deniable._types import JsonObject
 from deniable.errors import NANO
+from deniable.masks.mask import MOST_LABELS
 from deniable.service.drafts import NewArm
-from deniable.service.http.decide_routes import EXPERIMENT_KEY, NOT_BLANK
+from deniable.service.http.decide_routes import EXPERIMENT_KEY, MASK_NAME, NOT_BLANK
 from deniable.service.limits import (
     LARGEST_REWARD,
     LONGEST_ARM_LABEL,
@@ -38,6 +39,7 @@ from deniable.service.limits import (
     MAX_WEIGHT,
     MOST_ERASED,
 )
+from deniable.storage.masks import StoredMask
 from deniable.storage.records import (
     MICRO,
     SCOPES,
@@ -51,6 +53,7 @@ from deniable.storage.records import (
 
 Key = Annotated[str, Field(pattern=EXPERIMENT_KEY, max_length=LONGEST_EXPERIMENT_KEY)]
 Budget = Annotated[float, Field(ge=0, le=MAX_BUDGET, allow_inf_nan=False, strict=True)]
+MaskName = Annotated[str, Field(pattern=MASK_NAME)]
 SegmentName = Annotated[str, Field(min_length=1, max_length=LONGEST_EXPERIMENT_KEY)]
 VisitorId = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NOT_BLANK)]
 
@@ -72,6 +75,23 @@ class FirmRequest(_Request):
     budget: Annotated[float, Field(ge=0, le=MAX_NANO / NANO, allow_inf_nan=False, strict=True)]
     window_days: Annotated[int, Field(ge=1, le=MAX_DAYS, strict=True)] = 90
     reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
+
+
+class MaskRequest(_Request):
+    """A new mask. Its segments can be grouped; each group then is a label."""
+
+    name: MaskName
+    segments: Annotated[list[SegmentName], Field(min_length=2, max_length=MAX_SEGMENTS)]
+    budget: Annotated[float, Field(gt=0, le=MAX_BUDGET, allow_inf_nan=False, strict=True)]
+    groups: (
+        Annotated[dict[SegmentName, list[SegmentName]], Field(max_length=MOST_LABELS)] | None
+    ) = None
+    version: Annotated[int, Field(ge=1, le=MAX_WEIGHT, strict=True)] = 1
+    period: MaskName = "life"
+
+    def arguments(self) -> JsonObject:
+        """Return the members as `Masks.create` takes them."""
+        return dict(self)
 
 
 class ArmRequest(_Request):
@@ -127,6 +147,8 @@ class ExperimentRequest(_Request):
     planned_visitors: Annotated[int, Field(ge=1, le=MAX_PLANNED_VISITORS, strict=True)] | None = (
         None
     )
+    mask: MaskName | None = None
+    sticky: Annotated[bool, Field(strict=True)] = True
     layer: Key | None = None
     holdout: Annotated[float, Field(ge=0, le=MAX_HOLDOUT, allow_inf_nan=False)] = 0.0
     metrics: Annotated[list[MetricRequest], Field(max_length=MAX_METRICS)] = []
@@ -146,6 +168,8 @@ class DraftRequest(_Request):
     planned_visitors: Annotated[int, Field(ge=1, le=MAX_PLANNED_VISITORS, strict=True)] | None = (
         None
     )
+    mask: MaskName | None = None
+    sticky: Annotated[bool, Field(strict=True)] = True
     layer: Key | None = None
     holdout: Annotated[float, Field(ge=0, le=MAX_HOLDOUT, allow_inf_nan=False)] = 0.0
     default_arm: Key | None = None
@@ -269,6 +293,8 @@ class ExperimentReply(BaseModel):
     strategy: str
     budget: float
     planned_visitors: int | None
+    mask: str | None
+    sticky: bool
     layer: str | None
     holdout: float
     metrics: list[MetricReply]
@@ -303,6 +329,26 @@ class ExperimentReply(BaseModel):
             metrics=list(map(MetricReply.of, experiment.metrics)),
             **taken,
         )
+
+
+class MaskReply(BaseModel):
+    """One mask."""
+
+    name: str
+    version: int
+    period: str
+    budget: float
+    groups: dict[str, list[str]]
+    labels: list[str]
+    channel: str
+    key: str
+    created_at: datetime
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, mask: StoredMask) -> MaskReply:
+        """Convert from the record."""
+        return cls.model_validate(mask, from_attributes=True)
 
 
 class CellReply(_Reply):
