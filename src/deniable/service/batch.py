@@ -111,9 +111,11 @@ class JobBatch:
             random = system_bytes(16 * len(names))
             visitors = [random[start : start + 16] for start in range(0, len(random), 16)]
         asked: dict[bytes, tuple[str, int, str | None]] = {}
-        for visitor, *visit in zip(visitors, names, contexts, segments, strict=True):
-            if visitor not in answers and visitor not in asked:
-                asked[visitor] = (visit[0], visit[1], visit[2])
+        for visitor, visit in zip(
+            visitors, zip(names, contexts, segments, strict=True), strict=True
+        ):
+            if visitor not in answers:
+                asked.setdefault(visitor, visit)
         if asked:
             self._draw(state, self._rows(state, asked), answers)
         self._answered(state)

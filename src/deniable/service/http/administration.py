@@ -108,7 +108,7 @@ def experiments(
     return [models.ExperimentReply.of(experiment) for experiment in page]
 
 
-@draft.post("/experiments", status_code=201, responses=problems(409))
+@draft.post("/experiments", status_code=201, responses=problems(404, 409))
 def create_experiment(service: Service, wanted: models.ExperimentRequest) -> models.ExperimentReply:
     """Create a draft."""
     created = service.experiments.create(
