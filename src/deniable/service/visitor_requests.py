@@ -195,8 +195,9 @@ class VisitorRequests:
     def erase(self, visitors: Iterable[str]) -> Erasure:
         """Erase these visitors in every experiment. Totals and promises stay.
 
-        A keyed tombstone stays until the experiment no longer counts. A visitor who returns gets an
-        arm from the neutral row, so there is no second draw at a risk and nothing to debit.
+        A keyed tombstone stays until a purge after the experiment no longer counts. A visitor who
+        returns gets an arm from the neutral row, so there is no second draw at a risk and nothing to
+        debit.
         """
         if isinstance(visitors, str):  # its letters would be erased, and nobody else
             raise InvalidArgumentError("visitors", "...", "a list of visitor ids, not one text")
