@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deniable import _numbers
 from deniable._numbers import number, numbers, whole
 from deniable.errors import InvalidArgumentError
 
@@ -62,3 +63,14 @@ def test_limits_are_told() -> None:
         InvalidArgumentError, match=r"numbers from 0\.001 to 40, separated by commas"
     ):
         numbers("arm_budgets", "1,0", 0.001, 40)
+
+
+@pytest.mark.parametrize("text", ["1,000", "12,500", "+1,000,000"])
+def test_a_thousand_is_not_one(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="without a comma"):
+        _numbers.number("budget", text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("1,5", 1.5), ("0,500", 0.5), ("1,25", 1.25)])
+def test_a_decimal_comma_is_read(text: str, value: float) -> None:
+    assert _numbers.number("budget", text) == value

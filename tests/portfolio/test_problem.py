@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from deniable.portfolio.allocation import allocate
 from deniable.portfolio.problem import Portfolio, firm_nano
 from deniable.portfolio.rows import clean_rows
 from deniable.portfolio.rules import compare_rules
-from deniable.portfolio.table import read_portfolio, write_allocation
+from deniable.portfolio.table import csv_rows, read_portfolio, write_allocation
 
 GOOD: dict[str, Any] = {"id": "a", "arms": 2, "visitors": 1000}
 
@@ -138,7 +139,6 @@ def test_unknown_endings_and_missing_files(tmp_path: Path) -> None:
 
 
 def test_an_allocation_is_written_as_csv_and_json(tmp_path: Path) -> None:
-    import json
 
     found = allocate(Portfolio.from_sizes([2, 5], [1000, 50_000], form="paper"), 3)
     frame = pl.read_csv(write_allocation(found, tmp_path / "a.csv"))
@@ -178,3 +178,34 @@ def test_what_is_no_table_is_refused_by_name(
     with pytest.raises(InvalidArgumentError) as caught:
         call(given)
     assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_csv_files_of_all_countries(separator: str, tmp_path: Path) -> None:
+    point = "." if separator == "," else ","
+    lines = ["id,arms,visitors,max_budget", f"home,2,1000,0{point}5", "", "search,3,2000,"]
+    text = "\n".join(
+        line.replace(",", separator) if point == "." or "0,5" not in line else line
+        for line in lines
+    )
+    if point == ",":
+        text = text.replace("home,2,1000,0,5", separator.join(["home", "2", "1000", "0,5"]))
+    (tmp_path / "p.csv").write_text("\ufeff" + text, "utf-8")
+    found = read_portfolio(tmp_path / "p.csv")
+    assert list(found.ids) == ["home", "search"]
+    assert csv_rows(text)[0]["max_budget"] == "0.5"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no rows below its header"),
+        ("id,arms,visitors\n", "no rows below its header"),
+        ("id,arms,visitors\nhome,2\nshop,2,3,4,5", "row 2 has 5 fields, the header 3"),
+        ('id,arms,visitors\n"home,2,3', "cannot be read as CSV"),
+    ],
+)
+def test_bad_csv_is_told_in_our_words(text: str, words: str) -> None:
+    with pytest.raises(InvalidTableError, match=words) as caught:
+        csv_rows(text)
+    assert "truncate_ragged_lines" not in str(caught.value)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import html
 import re
+import shlex
 import time
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2 as httpx
 import pytest
 from tests.patience import PATIENCE
 from tests.web.site import EXPERIMENT, HTML, Site, send, sign_in, token_of
 
+from deniable.cli import main
 from deniable.web.access import COOKIE, Session, Signer
 
 PAGES = ("/", "/experiments", "/experiments/new", f"/experiments/{EXPERIMENT}")
@@ -242,3 +246,27 @@ def test_a_mistyped_secret_does_not_lose_the_link(demo_site: Site) -> None:
         assert client.post("/login", data=data).headers["location"] == wanted
         again = client.get("/login", params={"next": wanted})  # who is signed in need not sign in
         assert again.headers["location"] == wanted
+
+
+def test_the_sign_in_page_names_a_command_that_works(
+    empty_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with empty_site.client() as client:
+        page = html.unescape(client.get("/login").text)
+    (command,) = re.findall(r"<code>(deniable users .*?)</code>", page)
+    monkeypatch.setenv("DENIABLE_STORE", f"sqlite:///{tmp_path / 'other.db'}")
+    assert main(["init", "--budget", "1"]) == 0
+    assert main(shlex.split(command)[1:]) == 0
+
+
+def test_a_shared_link_survives_signing_in(site: Site) -> None:
+    link = "/planner?arms=3&visitors=50000&budget=1.5"
+    with site.client() as client:
+        sent = client.get(link)
+        assert sent.status_code == 303
+        (place,) = parse_qs(urlsplit(sent.headers["location"]).query)["next"]
+        assert place == link
+        page = client.get(sent.headers["location"])
+        assert html.escape(link, quote=False) in page.text
+        answer = sign_in(client, site.secret("read"), next=place)
+        assert answer.headers["location"] == link

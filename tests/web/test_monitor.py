@@ -10,9 +10,9 @@ from sqlalchemy import update
 from tests.web.making import cells_of, experiment_of
 from tests.web.site import EXPERIMENT, create_demo
 
-from deniable.analysis.alerts import alerts
+from deniable.analysis.alerts import SILENT_AFTER, alerts
 from deniable.analysis.leaderboard import Leaderboard
-from deniable.analysis.result_health import SUSPICIOUS, mismatch_chance
+from deniable.analysis.result_health import SUSPICIOUS, DrawCheck, Health, mismatch_chance
 from deniable.service.demo import Simulator
 from deniable.service.service import Deniable
 from deniable.storage.counts import MOST_SAMPLES, Sample, add_sample, thin_samples
@@ -138,3 +138,17 @@ def test_alerts_are_told_in_words(service: Deniable) -> None:
     assert any("Only 0.05 of the firm’s 1 nat are free" in text for text in told)
     assert any("not a single click" in text for text in told)
     assert any("as planned" in text for text in told)
+
+
+def test_few_visitors_raise_no_alert_about_responses(service: Deniable) -> None:
+    experiment = experiment_of()
+    board = Leaderboard(experiment, cells_of(experiment, [(2, 1), (0, 0), (0, 0)], [(1, 0)] * 3))
+
+    def told(decisions: int) -> list[str]:
+        check = DrawCheck(decisions, 0, (decisions, 0), (decisions, 0.0), (1.0, 1.0))
+        health = {experiment.key: Health(check, 1.0, experiment.created_at)}
+        return [alert.text for alert in alerts(None, [board], health, service.figures)]
+
+    assert told(3) == []
+    assert told(SILENT_AFTER - 1) == []
+    assert told(SILENT_AFTER) == ["Only 0.0% of the decisions have a reported reward."]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.service.support import published
-from tests.web.site import Site
+from tests.web.site import Site, send, token_of
 
 
 def test_the_firms_figures(empty_site: Site) -> None:
@@ -48,3 +48,37 @@ def test_what_is_the_same_for_every_segment_is_told_alike_on_both_pages(empty_si
     assert sorted(cells) == sorted(shown.values())
     assert shown["rests"] == "100%"
     assert shown["runs"] != "100%"
+
+
+def test_a_thousand_nats_are_refused_on_the_page(site: Site) -> None:
+    with site.signed_in("admin") as client:
+        answer = send(client, "/", "/firm", budget="1,000", days="")
+        assert answer.status_code == 422
+        assert "without a comma" in answer.text
+    assert site.service.firm.current().budget == 6
+
+
+def test_raising_the_budget_shows_before_and_after_first(site: Site) -> None:
+    firm = site.service.firm
+    with site.signed_in("admin") as client:
+        asked = send(client, "/", "/firm", budget="7", days="30")
+        assert asked.status_code == 200
+        assert firm.current().budget == 6
+        for words in ("Before", "After", "404 times", "1,100 times", "90 days", "30 days"):
+            assert words in asked.text, words
+        token = token_of(asked)
+        sure = {"form_token": token, "confirmed": "yes", "budget": "7", "days": "30"}
+        refused = client.post("/firm", data={**sure, "reason": ""})
+        assert refused.status_code == 422
+        assert 'value="7"' in refused.text, "what was typed is kept"
+        assert firm.current().budget == 6
+        done = client.post("/firm", data={**sure, "reason": "two more experiments"})
+        assert done.status_code == 303
+    assert (firm.current().budget, firm.current().window_days) == (7, 30)
+    assert "two more experiments" in site.service.ledger.entries()[-1].detail
+
+
+def test_the_first_budget_is_set_at_once(empty_site: Site) -> None:
+    with empty_site.signed_in("admin") as client:
+        assert send(client, "/", "/firm", budget="2", days="").status_code == 303
+    assert empty_site.service.firm.current().budget == 2

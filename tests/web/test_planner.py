@@ -438,3 +438,29 @@ def test_what_all_segments_share_is_not_called_random(demo_site: Site) -> None:
         page = client.get("/planner?budget=0.03").text
     assert "are shown an arm that does not depend on their segment" in page
     assert "shown a random arm" not in page
+
+
+def test_planner_errors_leave_nothing_to_take(site: Site, browser: Browser) -> None:
+    with tab(browser, site, secret=site.secret("admin")) as opened:
+        page = opened.page
+        opened.open("/planner")
+        results = page.locator(".results")
+        page.locator("#visitors").fill("-3")
+        expect(page.locator("#wrong")).to_be_visible()
+        assert results.evaluate("element => element.inert")
+        page.locator("#visitors").fill("50000")
+        expect(page.locator("#wrong")).to_be_hidden()
+        assert not results.evaluate("element => element.inert")
+
+
+def test_the_link_to_a_plan_is_copied(site: Site, browser: Browser) -> None:
+    with tab(browser, site, secret=site.secret("admin")) as opened:
+        page = opened.page
+        opened.open("/planner?arms=4&visitors=70000")
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.locator("#link").click()
+        expect(page.locator("#link")).to_have_text("Copied")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == page.locator("#link").evaluate("link => link.href")
+        assert "arms=4" in copied
+        expect(page.locator("#link")).not_to_have_text("Copied")

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2 as httpx
 import polars as pl
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, FilePayload, expect
 from tests.service.support import serving
 from tests.web.site import EXPERIMENT, HOSTILE, Site, token_of
 from tests.web.watching import Theme, tab
@@ -373,3 +373,48 @@ def test_what_is_no_json_object_is_refused(demo_site: Site, path: str) -> None:
         ):
             assert answer.status_code == 422, answer.text
             assert answer.json()["wrong"]
+
+
+def test_more_than_the_firm_has_is_not_applied(site: Site) -> None:
+    service = site.service
+    for key in ("one", "two"):
+        service.experiments.create(
+            key, arms=["a", "b"], segments=["s", "t"], budget=0.1, planned_visitors=10**9
+        )
+    rows = experiments_of(service).rows
+    before = [e.budget_nano for e in service.experiments.all()]
+    drafts = [row for row in rows if row["committed"] is None]
+    fields = {"reserve": "0", "regime": "flexible"}
+    with site.signed_in("admin") as client:
+        for chosen, budget, words in (
+            (rows, "60", "at most 6 nats"),
+            (drafts, "6", "only 3 remain"),  # a file that leaves out what runs
+        ):
+            token = token_of(client.get("/portfolio"))
+            sent = {"form_token": token, "rows": json.dumps(chosen), "firm_budget": budget}
+            answer = client.post("/portfolio/apply", data={**sent, **fields})
+            assert answer.status_code == 422
+            assert words in answer.json()["wrong"]
+            assert [e.budget_nano for e in service.experiments.all()] == before
+
+
+def test_a_bad_file_leaves_the_portfolio_as_it_was(site: Site, browser: Browser) -> None:
+    """An empty or foreign file was divided with the free budget of another question."""
+    service = site.service
+    service.experiments.create(
+        "over", arms=["a", "b"], segments=["s"], budget=0.25, planned_visitors=10
+    )
+    service.experiments.start("over")
+    service.experiments.stop("over")  # a reserve: it counts, and is not listed
+    with tab(browser, site, secret=site.secret("admin")) as opened:
+        page = opened.page
+        opened.open("/portfolio")
+        expect(page.locator("#outcome")).to_be_visible()
+        reserve = page.locator("#reserve").input_value()
+        assert float(reserve) > 0
+        for content in ("", "nonsense\n1", "id,arms,visitors\n"):
+            file = FilePayload(name="p.csv", mimeType="text/csv", buffer=content.encode())
+            page.locator("#file").set_input_files([])
+            page.locator("#file").set_input_files([file])
+            expect(page.locator("#wrong")).to_be_visible()
+            assert page.locator("#reserve").input_value() == reserve
