@@ -223,6 +223,8 @@ def served(
     pin = ["taskset", "-c", SERVER_CORE] if workers == 1 and pinned else []
     command = [*pin, sys.executable, "-m", "benchmarks._service_server", mode, store, str(workers)]
     command += [] if queue_seconds is None else [str(queue_seconds)]
+    if mode == "plain":
+        command = [*pin, sys.executable, "-m", "benchmarks._plain_server", store]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -259,7 +261,8 @@ def _wrk(
         script = Path(folder) / "load.lua"
         script.write_text(LUA % (f"{time.time_ns():x}-", size, secret))
         pin = ["taskset", "-c", LOAD_CORE] if pinned else []
-        options = ["-t1", f"-c{connections}", f"-d{SECONDS}s", "--latency", "-s", str(script)]
+        options = ["-t1", f"-c{connections}", f"-d{SECONDS}s", "--timeout", "60s"]
+        options += ["--latency", "-s", str(script)]
         command = [*pin, "wrk", *options, server.url]
         cpu = server.cpu_seconds()
         told = subprocess.run(command, capture_output=True, text=True, check=True).stdout

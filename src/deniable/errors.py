@@ -40,7 +40,7 @@ def causes(error: BaseException) -> str:
     """Return the kinds of an error and of what caused it, with their codes, for logs.
 
     Codes are the SQLSTATE, SQLite's name of its error, or the name of the errno. Messages are left out,
-    because they may quote a visitor's request.
+    because they may quote a visitor's request. Those of StoreUnavailableError never do.
 
     >>> causes(OSError(28, "No space left on device"))
     'OSError ENOSPC'
@@ -53,7 +53,7 @@ def causes(error: BaseException) -> str:
             or getattr(found, "sqlite_errorname", None)
             or errno.errorcode.get(getattr(found, "errno", None) or 0)
         )
-        kind = type(found).__name__
+        kind = str(found) if isinstance(found, StoreUnavailableError) else type(found).__name__
         kinds.append(f"{kind} {code}" if code else kind)
         found = found.__cause__
     return ", by ".join(dict.fromkeys(kinds))
@@ -258,7 +258,10 @@ class OverloadedError(DeniableError):
 
 
 class StoreUnavailableError(DeniableError):
-    """The store did not accept a change despite retries. The change was not acknowledged."""
+    """The store did not accept a change despite retries. The change was not acknowledged.
+
+    Its message is logged, so it names the cause and never a value.
+    """
 
 
 def _shown(value: object) -> str:

@@ -112,32 +112,40 @@ class Engine:
         self.failing = False
         self._skip_store_until = 0.0
         self._outage = ""  # why the store was last unavailable
+        self._logged = ""  # the cause of an outage that was logged last
         self._beaten_hour = 0
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Answer every job. On return, `answers` or `error` is set on each."""
         began = time.monotonic()
+        skipping = began < self._skip_store_until and any(job.size for job in jobs)
         try:
-            if began < self._skip_store_until and any(job.size for job in jobs):
+            if skipping:
                 raise StoreUnavailableError(self._outage)
             self._stored(jobs)
             if self.failing:
                 _log.warning("decisions are stored again")
-            self.failing, self._skip_store_until = False, 0.0
+            self.failing, self._skip_store_until, self._logged = False, 0.0, ""
         # Nothing has been acknowledged, so any failure is answered from the neutral row, and the
         # writer keeps running.
         except Exception as error:  # noqa: BLE001
-            if not self.failing:  # log once per outage, not for every batch
-                _log.error("decisions cannot be stored: %s", causes(error))
-            self.failing = True
-            if isinstance(error, StoreUnavailableError):
-                # Spend at most half of the time waiting for a hanging store.
-                took = time.monotonic() - began
-                self._outage = str(error)
-                self._skip_store_until = max(self._skip_store_until, began + 2 * took)
-            self._chain = None
+            if not skipping:
+                self._note_failure(error, began)
             self._answer_without_store(jobs, error)
         self.counts.add(jobs)
+
+    def _note_failure(self, error: Exception, began: float) -> None:
+        """Log a new cause, and decide for how long the store is not used."""
+        if causes(error) != self._logged:  # not for every batch of an outage
+            self._logged = causes(error)
+            _log.error("decisions cannot be stored: %s", self._logged)
+        self.failing = True
+        self._chain = None
+        if isinstance(error, StoreUnavailableError):
+            # Spend at most half of the time waiting for a hanging store.
+            took = time.monotonic() - began
+            self._outage = str(error)
+            self._skip_store_until = max(self._skip_store_until, began + 2 * took)
 
     def probe(self) -> None:
         """Do everything that a decision needs up to the commit, then roll back. Raises on failure."""

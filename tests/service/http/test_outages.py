@@ -96,7 +96,7 @@ def test_the_log_names_the_cause(
             connection.execute("ALTER TABLE decisions RENAME TO lost")
         service.decide(EXPERIMENT, "w", "a")
     (told,) = [record.message for record in caplog.records if "cannot be stored" in record.message]
-    assert told == "decisions cannot be stored: StoreUnavailableError, by UndefinedTable 42P01"
+    assert told == "decisions cannot be stored: PostgreSQL: UndefinedTable, by UndefinedTable 42P01"
 
 
 def test_sqlite_file_moved_away_and_back(sqlite_site: tuple[Site, Path], tmp_path: Path) -> None:
