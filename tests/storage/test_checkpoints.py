@@ -15,7 +15,14 @@ from deniable.errors import StoreUnavailableError
 from deniable.storage import sqlite_connections, sqlite_files
 from deniable.storage.sqlite import SqliteStore
 from deniable.storage.sqlite_connections import RETRY_SECONDS
-from deniable.storage.sqlite_files import LONGEST_LOG, Checkpointer, copy_back, long_log
+from deniable.storage.sqlite_files import (
+    LONGEST_LOG,
+    Checkpointer,
+    copy_back,
+    identity_of,
+    long_log,
+    restore_deleted,
+)
 
 PAGES = 100
 GROW = (
@@ -221,3 +228,38 @@ def test_a_process_that_does_not_stop_writing_is_not_waited_for_without_end(
     other.execute("ROLLBACK")
     with begun():
         pass
+
+
+def test_a_deleted_file_is_written_anew_from_what_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "store.db-wal"
+    path.write_bytes(b"acknowledged")
+    identity = identity_of(path)
+    assert identity is not None
+    with path.open("rb") as held:
+        path.unlink()
+        restore_deleted(identity, path)
+        assert path.read_bytes() == held.read() == b"acknowledged"
+        assert path.stat().st_mode & 0o777 == 0o600
+    path.unlink()
+    restore_deleted(identity, path)
+    assert not path.exists(), "nobody has it open"
+
+
+def test_a_deleted_log_is_not_copied_to_the_file(
+    store: SqliteStore, other: sqlite3.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index already describes another log, which this connection does not have."""
+    looks: list[int] = []
+
+    def looked(checkpointer: Checkpointer) -> bool:
+        looks.append(1)
+        if len(looks) == 2:
+            Path(f"{file}-wal").unlink()
+        return len(looks) < 3
+
+    copied: list[int] = []
+    monkeypatch.setattr(Checkpointer, "_waited", looked)
+    monkeypatch.setattr(Checkpointer, "_checkpoint", lambda _self, _c: copied.append(len(looks)))
+    other.execute(GROW, (PAGES,))
+    Checkpointer(file, store._connected, store._turn)._run()
+    assert copied == [1], "only before it was deleted"

@@ -37,7 +37,7 @@ from deniable.storage.sqlite_connections import (
     made_engine,
     take_turn,
 )
-from deniable.storage.sqlite_files import Checkpointer
+from deniable.storage.sqlite_files import Checkpointer, identity_of, restore_deleted
 from deniable.storage.store import (
     OWN_COLUMNS,
     PUT_LABELS,
@@ -72,7 +72,7 @@ class SqliteStore:
         self.engine = made_engine(self._path)
         self._log_path = Path(f"{self._path}-wal")
         self._file: tuple[int, int] | None = None
-        self._log: tuple[int, int] | None = None  # known once the writer has begun a transaction
+        self._log: tuple[int, int] | None = None  # known once something was written
         self._size = self._rewritten = 0
         self._turn = threading.Lock()
         self._hot: sqlite3.Connection | None = None
@@ -85,7 +85,6 @@ class SqliteStore:
         self._check_file()
         with self._turn:
             try:
-                self._reopen_lost_log()
                 if self._hot is None or self._transaction is None:
                     self._hot = self._connected()
                     self._transaction = SqliteTransaction(self._hot)
@@ -93,8 +92,7 @@ class SqliteStore:
                     self._checkpointer = Checkpointer(self._path, self._connected, self._turn)
                     self._checkpointer.start()
                 take_turn(self._hot)
-                if self._log is None:
-                    self._log = _identity(self._log_path)
+                self._check_log()
                 try:
                     yield self._transaction
                     self._hot.execute("COMMIT")
@@ -143,12 +141,14 @@ class SqliteStore:
         if self._checkpointer is not None:
             self._checkpointer.stop()
             self._checkpointer = None
+        with suppress(sqlite3.Error):
+            self._follow_log()
         self._drop()
         self.engine.dispose()
 
     def _check_file(self) -> None:
         """Fail if the file was deleted, replaced or cut: anything written to it would be lost."""
-        identity = _identity(self._path)
+        identity = identity_of(self._path)
         if self._file is None:
             self._file = identity  # does not exist yet, or seen for the first time
         elif identity != self._file:
@@ -176,24 +176,38 @@ class SqliteStore:
         except sqlite3.Error:
             return None
 
-    def _reopen_lost_log(self) -> None:
-        """Fail if the write-ahead log was deleted or replaced, and close all connections to it.
+    def _check_log(self) -> None:
+        """Fail if the write-ahead log was deleted or replaced. The caller may write, and nobody else.
 
-        Commits since the last checkpoint are in the lost log alone, which the writer's connection can
-        still read. They are copied to the file before it is closed. The next transaction has a new log.
+        The index that all processes share still describes the deleted log, so its content is put into
+        a new file before anybody writes again. The next transaction has new connections.
         """
-        if self._hot is None or self._log is None or self._log == _identity(self._log_path):
+        log = identity_of(self._log_path)
+        if self._log is None:
+            self._log = log
+        elif log != self._log:
+            if log is None or not self._log_path.stat().st_size:
+                restore_deleted(self._log, self._log_path)
+            self._reopen()
+            raise StoreUnavailableError("SQLite: the write-ahead log was deleted or replaced")
+
+    def _follow_log(self) -> None:
+        """Before reading: open new connections if another process has put a log into a new file."""
+        if self._log is None or identity_of(self._log_path) in (None, self._log):
             return
-        if not self._log_path.exists():
-            busy, _, _ = self._hot.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if busy:
-                raise StoreUnavailableError("SQLite: the write-ahead log was deleted")
+        with self._turn:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """Close all connections. The next transactions open new ones."""
         if self._checkpointer is not None:
             self._checkpointer.stop(wait=False)  # it may be waiting for our turn
             self._checkpointer = None
-        self._drop()
-        self.engine.dispose()
-        raise StoreUnavailableError("SQLite: the write-ahead log was deleted or replaced")
+        # Not the last connection: that one would copy the log that it has into the file.
+        with closing(self._connected()):
+            self._drop()
+            self.engine.dispose()
+            self._log = None
 
     def _shorten_log(self) -> None:
         """Checkpoint and truncate the write-ahead log, which may be what filled the disk."""
@@ -206,9 +220,13 @@ class SqliteStore:
     def _connection(self, *, write: bool, lasting: bool = True) -> Iterator[Connection]:
         self._check_file()
         try:
+            if not write:
+                self._follow_log()
             with self.engine.connect() as plain:
                 connection = plain.execution_options(write=write, lasting=lasting)
                 with connection.begin():
+                    if write:
+                        self._check_log()
                     yield connection
         except DBAPIError as error:
             if isinstance(error.orig, sqlite3.IntegrityError):
@@ -227,18 +245,8 @@ class SqliteStore:
     def _drop(self) -> None:
         """Close the writer's connection. The next transaction opens a new one."""
         connection, self._hot, self._transaction = self._hot, None, None
-        self._log = None
         if connection is not None:
             connection.close()
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what distinguishes a file from another at the same path; None if there is none."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 class MemoryStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -74,7 +75,9 @@ class Checkpointer:
         while self._waited():
             # Commits report a missing, damaged or full file; they depend on it more.
             with suppress(sqlite3.Error), closing(self._connect()) as connection:
-                while True:
+                log = identity_of(Path(f"{self._path}-wal"))
+                # Through a connection to a deleted log, what is not in the index any more is copied.
+                while log == identity_of(Path(f"{self._path}-wal")):
                     self._checkpoint(connection)
                     if not self._waited():
                         return
@@ -91,6 +94,35 @@ class Checkpointer:
             if time.monotonic() >= due or long_log(self._path) not in (None, self._restarting):
                 return True
         return False
+
+
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Return what distinguishes a file from another at the same path; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def restore_deleted(identity: tuple[int, int], path: Path) -> None:
+    """Write the content of a deleted file that this process has open to its path.
+
+    Linux only. Elsewhere, and where it is not open, nothing is done.
+    """
+    with suppress(OSError):
+        for descriptor in os.listdir("/proc/self/fd"):
+            file = Path("/proc/self/fd", descriptor)
+            if identity_of(file) == identity:
+                with file.open("rb") as deleted, open(path, "wb", opener=_private) as restored:
+                    shutil.copyfileobj(deleted, restored)
+                    restored.flush()
+                    os.fsync(restored.fileno())
+                return
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def long_log(path: Path) -> bytes | None:

@@ -39,10 +39,19 @@ FAULTS = (
     ),
     Fault(
         "storage/sqlite.py",
-        "                self._reopen_lost_log()\n",
-        "",
+        "                take_turn(self._hot)\n                self._check_log()\n",
+        "                take_turn(self._hot)\n",
         "decisions are written to a log that was deleted",
         ("tests/service/http/test_outages.py::test_sqlite_log_deleted",),
+    ),
+    Fault(
+        "storage/sqlite_files.py",
+        "if identity_of(file) == identity:",
+        "if identity_of(file) != identity:",
+        "what is only in a deleted log is not saved",
+        (
+            "tests/storage/test_checkpoints.py::test_a_deleted_file_is_written_anew_from_what_is_open",
+        ),
     ),
     Fault(
         "storage/connect.py",

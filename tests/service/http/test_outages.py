@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +142,12 @@ def test_sqlite_file_truncated_in_place(sqlite_site: tuple[Site, Path]) -> None:
 
 
 @pytest.mark.parametrize("files", [("-wal",), ("-wal", "-shm")])
-def test_sqlite_log_deleted(tmp_path: Path, files: tuple[str, ...]) -> None:
-    """What was acknowledged is kept, and what comes after it is stored."""
+@pytest.mark.parametrize("opened", [False, True])
+def test_sqlite_log_deleted(tmp_path: Path, files: tuple[str, ...], opened: bool) -> None:
+    """What was acknowledged is kept, and what comes after it is stored.
+
+    Also if another process has opened the store meanwhile, which makes an empty log.
+    """
     path = tmp_path / "store.db"
     with open_service(f"sqlite:///{path}") as service:
         _prepare(service)
@@ -151,6 +155,9 @@ def test_sqlite_log_deleted(tmp_path: Path, files: tuple[str, ...]) -> None:
             kept = {f"v-{number}": site.decide(f"v-{number}") for number in range(50)}
             for ending in files:
                 Path(f"{path}{ending}").unlink()
+            if opened:
+                with closing(sqlite3.connect(path)) as other, suppress(sqlite3.Error):
+                    other.execute("SELECT count(*) FROM decisions").fetchone()
             site.decide("neutral")
             assert service.figures.unstored > 0, "it was noticed"
             _becomes(site, 200)
@@ -163,6 +170,27 @@ def test_sqlite_log_deleted(tmp_path: Path, files: tuple[str, ...]) -> None:
             for visitor, decision in kept.items():
                 stored = service.visitors.decisions(visitor)[EXPERIMENT]
                 assert (stored.id, stored.arm) == (decision["decision"], decision["arm"])
+            assert service.ledger.verify().sound
+
+
+def test_sqlite_log_deleted_beside_another_process(tmp_path: Path) -> None:
+    """Whoever writes first saves the log; the other one finds it, for reading and for writing."""
+    path = tmp_path / "store.db"
+    with open_service(f"sqlite:///{path}") as one, open_service(f"sqlite:///{path}") as other:
+        _prepare(one)
+        kept = {}
+        for number in range(3):
+            for service in (one, other):
+                kept[f"v-{number}-{id(service)}"] = service.decide(
+                    EXPERIMENT, f"v-{number}-{id(service)}", "a"
+                )
+            Path(f"{path}-wal").unlink()
+            one.decide(EXPERIMENT, f"neutral-{number}", "a")
+            assert len(other.ledger.entries()) == len(one.ledger.entries())
+            eventually(lambda: one.ready() and other.ready(), "both store again")
+        for service in (one, other):
+            for visitor, decision in kept.items():
+                assert service.visitors.decisions(visitor) == {EXPERIMENT: decision}
             assert service.ledger.verify().sound
 
 
