@@ -77,9 +77,16 @@ class Tracer:
 def service_calls() -> Iterator[dict[str, Callable[[], object]]]:
     """One decision and one reward, as HTTP requests of the application, without a socket."""
     os.environ["DENIABLE_VISITOR_KEY"] = "00" * 32
-    from deniable.service.http.app import create_app
+    from deniable.service.http.app import Application, create_app
 
-    with TemporaryDirectory() as folder, deniable.open(f"sqlite:///{folder}/store.db") as service:
+    beside: dict[str, Any] = dict.fromkeys(
+        ("_observe", "_beat", "_check_schema", "_measure"), _idle
+    )
+    with (
+        mock.patch.multiple(Application, **beside),
+        TemporaryDirectory() as folder,
+        deniable.open(f"sqlite:///{folder}/store.db") as service,
+    ):
         service.firm.set(budget=3.0)
         service.experiments.create(KEY, arms=["old", "new"], segments=["a", "b"], budget=1.0)
         service.experiments.start(KEY)
@@ -104,6 +111,11 @@ def service_calls() -> Iterator[dict[str, Callable[[], object]]]:
 
             yield {"decide (HTTP)": decide, "reward (HTTP)": reward}
             lifespan.cancel()
+
+
+async def _idle(_app: object) -> None:
+    """Stand for what an application does in the background, which may fall into a traced call."""
+    await asyncio.Event().wait()
 
 
 async def _started(app: Any) -> None:

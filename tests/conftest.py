@@ -1,6 +1,7 @@
 """Hypothesis runs the same examples every time, and the tests see no setting of the machine's user.
 
-Where DENIABLE_NO_SKIPS is set, a skip is a failure, unless public data or npm packages were missing.
+Where DENIABLE_NO_SKIPS is set, a skip is a failure, unless it is public data, npm packages or Java
+that are missing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import thrift
+from tests.java import NO_JAVA
 from tests.node import NO_PACKAGES
 from tests.portable_sql import watching
 from tests.postgres import PostgresServer, emptied
@@ -218,7 +220,7 @@ def _skipped(config: pytest.Config) -> list[pytest.TestReport]:
 
 
 def _left_out(report: pytest.TestReport) -> bool:
-    return _reason(report) in (LEFT_OUT, NO_PACKAGES)
+    return _reason(report) in (LEFT_OUT, NO_PACKAGES, NO_JAVA)
 
 
 def _reason(report: pytest.TestReport) -> str:

@@ -15,6 +15,7 @@ import httpx2 as httpx
 import orjson
 import psutil
 import pytest
+from tests.java import NO_JAVA
 from tests.patience import PATIENCE, eventually
 from tests.service.http.process import Server, serving
 from tests.service.http.site import DECISIONS, EXPERIMENT
@@ -268,11 +269,21 @@ public class Caller {
 """
 
 
+def test_a_request_to_upgrade_to_h2c_is_answered_as_it_is(server: Server, secret: str) -> None:
+    """The headers that Java's own client sends; the answer is HTTP/1.1."""
+    upgrade = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAA")
+    body = b'{"visitor":"h2c","segment":"a"}'
+    with _connected(server) as sock:
+        for _ in range(2):  # on the same connection
+            sock.sendall(_post(DECISIONS, body, f"Authorization: Bearer {secret}", *upgrade))
+            assert _status(sock) == 200
+
+
 def test_java_s_own_client_is_answered(server: Server, secret: str, tmp_path: Path) -> None:
     """It sends `Upgrade: h2c` with its first request, which has a body."""
     java = shutil.which("java")
     if java is None:
-        pytest.skip("NOT TESTED: there is no java, whose HTTP client asks for h2c")
+        pytest.skip(NO_JAVA)
     source = tmp_path / "Caller.java"
     source.write_text(JAVA)
     done = subprocess.run(
