@@ -146,6 +146,19 @@ def test_a_visitor_sees_everything_until_erased(service: Deniable) -> None:
     assert service.visitors.stored("me") == []
 
 
+def test_an_audit_says_how_many_decisions_are_not_of_visitors_who_take_part(
+    service: Deniable,
+) -> None:
+    """Its decisions are more than the visitors on the experiment's page: the rest was held out."""
+    service.experiments.create("x", arms=["one", "two"], segments=["a"], budget=0.5, holdout=0.5)
+    service.experiments.start("x")
+    run(service, "x", 400)
+    found = service.audits.run("x")
+    visitors = sum(cell.shows for cell in service.experiments.counts("x"))
+    assert (found.decisions, found.members) == (400, visitors)
+    assert f"over 400 decisions, {400 - visitors} of them for visitors who do not" in found.verdict
+
+
 def test_the_command_audits_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with open_service(url) as opened:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
 from playwright.sync_api import Browser, expect
 from sqlalchemy import update
 from tests.passing import pass_until
+from tests.patience import PATIENCE, eventually
 from tests.service.support import published
 from tests.web.site import EXPERIMENT, HOSTILE, HTML, Site, send, sign_in, token_of
 from tests.web.test_hostile import assert_harmless
 from tests.web.watching import Theme, tab
 
 from deniable._formatting import in_nats, nats
+from deniable.audit.report import Audit
 from deniable.privacy.exact import exp_floor
 from deniable.storage import times
 from deniable.storage.account import Balance
 from deniable.storage.schema import commitments
-from deniable.web import ledger_view
+from deniable.web import audits, ledger_view
 from deniable.web.listing import csv_text
 
 pytestmark = pytest.mark.usefixtures("strict_audits")
@@ -180,6 +184,34 @@ def test_an_audit_is_recorded_once_asked(site: Site) -> None:
         assert "firm-audit" not in client.get("/ledger").text
         site.service.audits.firm(record=True)
         assert "The firm&#39;s promise is kept, over" in client.get("/ledger").text
+    assert site.service.ledger.entries()[-1].kind == "audit"
+
+
+def test_an_audit_that_takes_long_shows_how_far_it_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page comes back by itself, and has the result once there is one."""
+    site.send_visitors(300)
+    go_on, audit = threading.Event(), site.service.audits.run
+
+    def slow(key: str, *, record: bool, progress: Callable[[int], None]) -> Audit:
+        progress(2)
+        assert go_on.wait(PATIENCE)
+        return audit(key, record=record, progress=progress)
+
+    monkeypatch.setattr(audits, "PATIENCE", 0.05)
+    monkeypatch.setattr(site.service.audits, "run", slow)
+    with site.signed_in("read", "audit") as client:
+        token = token_of(client.get(STATEMENT))
+        sent = client.post(f"{STATEMENT}/audit", data={"form_token": token})
+        assert sent.headers["location"] == f"{STATEMENT}/audit/recording"
+        page = client.get(sent.headers["location"])
+        assert page.headers["refresh"] == "1"
+        assert "Step 3 of 5: counting them again" in page.text
+        assert site.service.ledger.entries()[-1].kind != "audit"
+        go_on.set()
+        eventually(lambda: client.get(f"{STATEMENT}/audit/recording").status_code == 303, "end")
+        assert "over 300 decisions" in client.get(STATEMENT).text
     assert site.service.ledger.entries()[-1].kind == "audit"
 
 

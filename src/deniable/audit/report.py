@@ -21,7 +21,7 @@ from deniable.audit.checks import (
     proven_check,
     rule_checks,
 )
-from deniable.audit.decisions import DecisionLog
+from deniable.audit.decisions import MEMBER, DecisionLog
 from deniable.audit.draws import DrawTest, compare_draws, compare_rows
 from deniable.audit.evidence import (
     COUNTS_ALPHA,
@@ -51,6 +51,7 @@ class Audit(Checked):
         promise: the audited promise.
         made_at: time of the audit.
         decisions: number of decisions considered.
+        members: how many of them are of visitors who take part, as the experiment's page counts them.
         checks: all checks.
         proofs: the exact check, by version.
         draws: observed and expected counts, with chi-squares.
@@ -63,6 +64,7 @@ class Audit(Checked):
     promise: Promise
     made_at: datetime
     decisions: int
+    members: int
     checks: tuple[Check, ...]
     proofs: tuple[VersionProof, ...]
     draws: tuple[DrawTest, ...] = ()
@@ -78,7 +80,14 @@ class Audit(Checked):
             return f"The promise is NOT kept: {', '.join(found)}."
         if not self.decisions:
             return "The promise is kept by design; no visitor has been decided for yet."
-        return f"The promise is kept, by design and over {self.decisions:,} decisions."
+        others = self.decisions - self.members
+        told = (
+            f", {others:,} of them for visitors who do not take part (another slot of the layer, "
+            "holdout, paused or erased)"
+            if others
+            else ""
+        )
+        return f"The promise is kept, by design and over {self.decisions:,} decisions{told}."
 
     @property
     def power(self) -> str:
@@ -98,6 +107,7 @@ class Audit(Checked):
             "sound": self.sound,
             "verdict": self.verdict,
             "decisions": self.decisions,
+            "members": self.members,
             "checks": [asdict(check) for check in self.checks],
             "exact": [
                 {
@@ -168,7 +178,7 @@ def audit(
     proofs = exact_proof(promise)
     checks = [*chain, *exact_checks(promise, proofs)]
     if log is None or (log.size == 0 and not counted):
-        return Audit(promise, datetime.now(UTC), 0, tuple(checks), proofs)
+        return Audit(promise, datetime.now(UTC), 0, 0, tuple(checks), proofs)
     checks += rule_checks(promise, log)
     cells = cells_of(log)
     if counted is not None:
@@ -194,6 +204,7 @@ def audit(
         promise,
         datetime.now(UTC),
         log.size + erased,
+        sum(count for (_, role, _, _), count in cells.items() if role == MEMBER),
         tuple(checks),
         proofs,
         tuple(draws),

@@ -5,7 +5,7 @@ data.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -41,6 +41,15 @@ if TYPE_CHECKING:
     from deniable.audit.firm_report import ExperimentLine, FirmAudit
     from deniable.audit.report import Audit
 
+STEPS = (
+    "verifying the hash chains",
+    "reading the decisions",
+    "counting them again, table by table",
+    "rehearsing decisions of made-up visitors",
+    "checking the draws",
+)
+"""What an audit of one experiment does, in order."""
+
 _PAGE = 20_000
 _COLUMNS = (
     "visitor",
@@ -69,12 +78,15 @@ class Audits:
         with self._store.read() as connection:
             return _promise(connection, experiments.by_key(connection, key))
 
-    def run(self, key: str, *, record: bool = False) -> Audit:
+    def run(
+        self, key: str, *, record: bool = False, progress: Callable[[int], None] | None = None
+    ) -> Audit:
         """Audit an experiment: its promise exactly, and all its decisions.
 
         Args:
             key: the experiment.
             record: add the verdict to the ledger, where it cannot be changed.
+            progress: called with the number of finished `STEPS`.
         """
         from deniable.audit.checks import Check
         from deniable.audit.decisions import DecisionLog
@@ -82,18 +94,23 @@ class Audits:
         from deniable.audit.report import audit
         from deniable.service.rehearsal import Rehearsal
 
+        done = progress or (lambda step: None)
         rehearsal = Rehearsal(self._store, self._key, key)  # read first: tables may follow
         with self._store.read() as connection:
             experiment = experiments.by_key(connection, key)
             promise = _promise(connection, experiment)
             verified = verify(connection, {})
             chain = _chain_checks(connection, experiment, verified)
+            done(1)
             frame = _frame(connection, experiment)
             cells, erased = _counted(connection, experiment)
             lottery = _lottery(connection, experiment)
             chain.append(_tombstone_check(connection, experiment, self._key, frame))
+        done(2)
         chain += recounted(promise, frame).checks()
+        done(3)
         chain += rehearsal.checks(promise)
+        done(4)
         try:
             log = DecisionLog.from_frame(frame, promise)
         except InvalidTableError as error:

@@ -38,6 +38,7 @@ MODULES = (
     "portfolio",
     "ledger",
     "leak",
+    "audits",
     "promises",
     "visitors",
     "settings",
@@ -91,6 +92,7 @@ def mount(
     api.state.demo = demo
     api.state.seen_at = time.monotonic()
     api.state.learned = {}
+    api.state.audits = {}
     api.state.measuring = threading.Lock()
     api.state.demo_key = demo_key
     api.state.proxy = proxy or TrustedProxy()

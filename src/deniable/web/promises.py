@@ -1,4 +1,4 @@
-"""What we promise about one experiment, its audits, and the documents that are issued about it."""
+"""What we promise about one experiment, and the documents that are issued about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deniable.report.save import can_print
 from deniable.service.http.auth import service_of
 from deniable.storage.commitments import actor_in_words, current_actor
 from deniable.web import ledger_view, responses
-from deniable.web.access import Auditor, AuditSubmission, PrivacySubmission, Reader
+from deniable.web.access import PrivacySubmission, Reader
 
 router = APIRouter(prefix="/ledger", include_in_schema=False)
 
@@ -52,24 +52,6 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
         can_print=can_print(),
         firm_name=service.firm.settings().name,
     )
-
-
-@router.post("/promises/{key}/audit")
-async def audit(request: Request, key: str, form: AuditSubmission) -> Response:
-    """Audit now, and enter the verdict into the ledger."""
-    found = await asyncio.to_thread(service_of(request).audits.run, key, record=True)
-    place = f"/ledger/promises/{found.promise.name}#audit"
-    return responses.redirect(request, place, found.verdict, "good" if found.sound else "bad")
-
-
-@router.get("/promises/{key}/audit")
-def audit_page(request: Request, viewer: Auditor, key: str) -> Response:
-    """A full audit, made now, check by check; nothing is recorded.
-
-    Its figures change with every decision, so they are for auditors.
-    """
-    found = service_of(request).audits.run(key)
-    return responses.show(request, "audit.html", viewer, found=found, key=key)
 
 
 @router.post("/promises/{key}/documents")
