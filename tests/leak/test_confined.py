@@ -12,8 +12,8 @@ import pytest
 
 from deniable.errors import InvalidArgumentError
 from deniable.leak import confined
-from deniable.leak.confined import confined_page
-from deniable.leak.page import report_page
+from deniable.leak.confined import confined_report
+from deniable.leak.page import report
 from deniable.leak.report import measure_leak
 
 LOG = "segment,variant,count\nnew,grey,900\nnew,green,100\nold,grey,300\nold,green,700\n"
@@ -22,7 +22,7 @@ LOG = "segment,variant,count\nnew,grey,900\nnew,green,100\nold,grey,300\nold,gre
 def test_it_measures_the_same(tmp_path: Path) -> None:
     path = tmp_path / "log.csv.gz"
     path.write_bytes(gzip.compress(LOG.encode()))
-    assert confined_page(path, {}) == report_page(measure_leak(path))
+    assert confined_report(path, {}).report == report(measure_leak(path))
 
 
 def test_errors_are_the_same(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_errors_are_the_same(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError) as direct:
         measure_leak(path)
     with pytest.raises(InvalidArgumentError) as apart:
-        confined_page(path, {})
+        confined_report(path, {})
     assert str(apart.value) == str(direct.value)
 
 
@@ -45,7 +45,7 @@ def test_a_small_file_with_one_huge_line_takes_no_memory(tmp_path: Path) -> None
     assert path.stat().st_size < 1_000_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(InvalidArgumentError, match="lines of up to 16 MB"):
-        confined_page(path, {})
+        confined_report(path, {})
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 100_000  # kilobytes
 
@@ -55,7 +55,7 @@ def test_many_lines_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path = tmp_path / "long.csv.gz"
     path.write_bytes(gzip.compress(b"segment,variant\n" + b"a,b\n" * 300_000))
     with pytest.raises(InvalidArgumentError, match="up to 1 GB"):
-        confined_page(path, {})
+        confined_report(path, {})
 
 
 def test_the_operating_system_refuses_more_memory() -> None:
@@ -76,4 +76,4 @@ def test_a_process_that_runs_out_of_memory_is_a_refusal(
     path = tmp_path / "log.csv"
     path.write_text(LOG)
     with pytest.raises(InvalidArgumentError, match="4 GB"):
-        confined_page(path, {})
+        confined_report(path, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -15,6 +16,7 @@ from tests.leak.logs import SHARES, TRUTH, counted, drawn
 from deniable.audit.trackers import proven_risk
 from deniable.leak.counting import Counts
 from deniable.leak.measuring import clopper_pearson, measure
+from deniable.leak.report import measure_leak
 
 CELLS = [(0, 10), (1, 10), (10, 10), (3, 7), (150, 1_000), (1, 10_000_000), (0, 5_000_000)]
 
@@ -157,3 +159,16 @@ def test_counts_prove_what_the_audit_says_they_prove() -> None:
     alpha = 1e-3
     found = measure(counts, alpha / (2 * cells.size))
     assert math.log(found.ratio.low) == pytest.approx(proven_risk(promised, log, alpha).nats)
+
+
+def test_naming_the_largest_segment_is_right_as_often_as_it_is_large(tmp_path: Path) -> None:
+    """Also where a log is so small that the half for testing has nobody of it."""
+    log = tmp_path / "log.csv"
+    log.write_text("visitor,segment,variant\n1,new,grey\n2,new,green\n3,loyal,green\n")
+    guesses = measure_leak(log).experiments[0].guesses
+    assert guesses is None or guesses.before == pytest.approx(2 / 3)
+    many = [f"{n},{'new' if n % 3 else 'loyal'},{'grey' if n % 2 else 'green'}" for n in range(30)]
+    log.write_text("\n".join(["visitor,segment,variant", *many]))
+    found = measure_leak(log).experiments[0].guesses
+    assert found is not None
+    assert found.before == pytest.approx(2 / 3)

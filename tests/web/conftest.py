@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
+from tests.patience import PATIENCE
 from tests.web.site import Site, create_demo, running_site
 
 from deniable.service.service import Deniable
 from deniable.service.service import open as open_service
+from deniable.web import audits
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 """The same engine; the shell has no windows to take care of, which is a fifth of the CPU time."""
@@ -25,6 +27,12 @@ FLAGS = (
     "--renderer-process-limit=1",  # to start a process takes longer than most pages
     "--js-flags=--no-opt --no-maglev",  # no page lives long enough to be worth optimised code
 )
+
+
+@pytest.fixture(autouse=True)
+def patient_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages wait for an audit, however busy the machine is: what they show does not depend on it."""
+    monkeypatch.setattr(audits, "PATIENCE", PATIENCE)
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import re
 import tempfile
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import httpx2 as httpx
 import pytest
@@ -12,7 +14,7 @@ from playwright.sync_api import Browser, FilePayload, expect
 from tests.web.site import HOSTILE, Site, token_of
 from tests.web.watching import tab
 
-from deniable.leak.page import report_page
+from deniable.leak.page import report
 from deniable.leak.report import measure_leak
 from deniable.service.http.app import UPLOAD_LIMIT
 
@@ -36,10 +38,27 @@ def test_the_report_is_the_commands(demo_site: Site, tmp_path: Path) -> None:
     with demo_site.signed_in("read") as client:
         answer = upload(client, LOG)
     assert answer.status_code == 200
-    assert answer.text == report_page(measure_leak(tmp_path / "log.csv"))
-    assert "<script" not in answer.text
-    assert "style-src 'sha256-" in answer.headers["content-security-policy"]
+    told = html.unescape(answer.text)
+    made = report(measure_leak(tmp_path / "log.csv"))
+    assert made.headline in told
+    assert all(section.title in told for section in made.sections)
+    assert all(value in told and meaning in told for value, meaning, _ in made.figures)
     assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+def test_the_report_is_a_page_of_the_site_and_leads_to_a_plan(demo_site: Site) -> None:
+    with demo_site.signed_in("read") as client:
+        answer = upload(client, LOG)
+        assert '<a href="/leak" aria-current="page">' in answer.text
+        [link] = re.findall(r'href="(/planner\?[^"]+)"', answer.text)
+        assert set(parse_qsl(html.unescape(link).partition("?")[2])) == {
+            ("arms", "2"),
+            ("segments", "2"),
+            ("visitors", "2000"),
+        }
+        assert client.get(html.unescape(link)).status_code == 200
+        sample = client.get("/leak/sample.csv").text
+        assert "What log.csv tells a tracker" in upload(client, sample).text
 
 
 def test_nothing_is_kept(demo_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,5 +129,22 @@ def test_in_a_browser(demo_site: Site, browser: Browser) -> None:
         page.get_by_role("button", name="Measure").click()
         expect(page.locator("h1")).to_have_text("What log.csv tells a tracker")
         opened.assert_well_behaved()
-        ink = page.locator(".figures .value").first.evaluate("e => getComputedStyle(e).color")
-        assert ink == "rgb(163, 36, 28)", "the report's own style is in force"
+        expect(page.locator(".report svg").first).to_be_visible()
+
+
+def test_the_columns_of_a_file_are_offered(demo_site: Site, browser: Browser) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("read")) as opened:
+        opened.open("/leak")
+        for name, content in (
+            ("log.csv", "group;shown\na;b\n"),
+            ("log.jsonl", '{"group": 1, "shown": 2}'),
+        ):
+            log = FilePayload(name=name, mimeType="text/plain", buffer=content.encode())
+            opened.page.locator("#log").set_input_files(log)
+            expect(opened.page.locator("#columns option")).to_have_count(2)
+            found = opened.page.locator("#columns option").evaluate_all(
+                "all => all.map(e => e.value)"
+            )
+            assert found == ["group", "shown"]
+            opened.page.locator("#log").set_input_files([])
+            expect(opened.page.locator("#columns option")).to_have_count(0)

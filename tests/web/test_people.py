@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from typing import cast
 
 import httpx2 as httpx
 import pytest
@@ -358,3 +359,29 @@ def test_the_demo_is_entered_by_one_click_unless_somebody_uses_the_store(service
             assert client.post("/login", data=data).status_code == 403
     service.keys.create("a real one", ["read"])
     assert not demo.only_demo(service)
+
+
+def test_a_request_is_seen_by_who_asked_and_by_who_may_approve(site: Site) -> None:
+    """On the overview and on the experiment's page, until the experiment is started."""
+    site.service.firm.change_settings(start_above=0.5)
+    site.service.experiments.create("big", arms=["a", "b"], segments=["s"], budget=1)
+    for name, role in (("mia", "manager"), ("olga", "privacy-officer"), ("ann", "analyst")):
+        join(site, name, cast(UserRole, role))
+    with site.client() as mia, site.client() as olga, site.client() as ann:
+        for client, name in ((mia, "mia"), (olga, "olga"), (ann, "ann")):
+            enter(client, name)
+        send(mia, "/experiments/big", "/experiments/big/do/start")
+        for place in ("/", "/experiments/big"):
+            assert (
+                "You asked a second person to approve: <strong>start big: 1 nats"
+                in mia.get(place).text
+            )
+            assert "mia asks you to approve: <strong>start big" in olga.get(place).text
+            assert "approve: <strong>" not in ann.get(place).text
+            assert "Approve<span" not in mia.get(place).text
+        [request] = site.service.approvals.all()
+        send(olga, "/", "/settings/approvals", request=request.id, answer="grant")
+        assert "olga approved: <strong>start big" in mia.get("/experiments/big").text
+        send(mia, "/experiments/big", "/experiments/big/do/start")
+        assert site.service.experiments.get("big").status == "running"
+        assert "approved: <strong>" not in mia.get("/").text

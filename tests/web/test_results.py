@@ -72,3 +72,19 @@ def test_arms_called_after_a_colour_never_have_another_one() -> None:
     assert not set(plain) & {COLOUR_WORDS[word] for word in ("red", "blue", "green", "grey")}
     assert arm_colours([f"a{i}" for i in range(8)]) == list(ARM_COLOURS)
     assert arm_colours(names) == colours
+
+
+def test_a_variant_is_promoted_from_its_row(site: Site) -> None:
+    """By who may do it, with the variant chosen already."""
+    site.send_visitors(300)
+    link = f"/experiments/{EXPERIMENT}/do/promote?arm="
+    with site.signed_in("read") as client:
+        assert link not in client.get(f"/experiments/{EXPERIMENT}").text
+    with site.signed_in("read", "run") as client:
+        page = client.get(f"/experiments/{EXPERIMENT}").text
+        arms = [arm.key for arm in site.service.experiments.get(EXPERIMENT).arms]
+        assert all(f'{link}{arm}"' in page for arm in arms)
+        live = client.get(f"/experiments/{EXPERIMENT}/live", headers={"accept": "application/json"})
+        assert link in live.json()["parts"]["verdict"]
+        asked = client.get(f"{link}{arms[1]}").text
+        assert re.search(f'value="{arms[1]}" required checked', asked)

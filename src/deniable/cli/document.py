@@ -39,6 +39,9 @@ def document(
         typer.Option(help="Write to FILE.(html|pdf|md) (default: print Markdown)."),
     ] = None,
     firm: Annotated[str, typer.Option(help="The firm's name (default: a line to fill in).")] = "",
+    segment_names: Annotated[
+        bool, typer.Option(help="Whether the document names the segments.")
+    ] = True,
     by: Annotated[str, typer.Option(help="Name of the issuer, for the ledger.")] = "",
     draft: Annotated[
         bool, typer.Option("--draft", help="Make a draft, without a number or a ledger entry.")
@@ -76,9 +79,17 @@ def document(
         elif number:
             _write(service, service.documents.again(number), out)
         elif draft or at is not None:
-            _write(service, service.documents.draft(experiment, kind, firm=firm, height=at), out)
+            _write(
+                service,
+                service.documents.draft(
+                    experiment, kind, firm=firm, height=at, names_segments=segment_names
+                ),
+                out,
+            )
         else:
-            issued = service.documents.issue(experiment, kind, firm=firm, actor=by)
+            issued = service.documents.issue(
+                experiment, kind, firm=firm, actor=by, names_segments=segment_names
+            )
             if as_json:
                 print_json(issued)
             if out is not None or not as_json:

@@ -34,6 +34,7 @@ class Issue:
         firm: the firm's name; if empty, a blank to fill in.
         actor: who issued it.
         at: time of issue, as stored.
+        names_segments: whether segments are named.
     """
 
     kind: str
@@ -41,6 +42,15 @@ class Issue:
     firm: str
     actor: str
     at: int
+    names_segments: bool = True
+
+    def staff(self, head: str) -> str:
+        """Return a pseudonym of who issued it; the ledger's entry has the name.
+
+        >>> Issue("statement", "2026-0001", "", "ada", 0).staff("00" * 32)
+        'person 3d8bfa'
+        """
+        return f"person {sha256(f'{head} {self.actor}'.encode()).hexdigest()[:6]}"
 
 
 def checked_kind(kind: str) -> str:

@@ -57,6 +57,11 @@ class FirmAccount:
     shares: tuple[Share, ...]
 
     @property
+    def year_nano(self) -> int:
+        """The most that the firm's limit allows in any 365 days: one limit for each window begun."""
+        return -(-365 // self.window_days) * self.budget_nano
+
+    @property
     def experiments(self) -> int:
         """Number of experiments that count."""
         return sum(bool(share.key) for share in self.shares)
@@ -89,19 +94,20 @@ class Facts:
         height: the last entry that was read.
         head: its hash, in hexadecimal.
         at: the time of the account.
-        promise: the promise, with all published tables.
+        promise: the promise, with all recorded tables.
         told: the promise in its entries.
         proofs: the exact check of each version.
         created: when the draft was created.
         started: the first start; None for a draft.
         stopped: when it stopped; None while it has not.
-        decisions: number of decisions stored when the newest table was published.
+        decisions: number of decisions stored when the newest table was recorded.
         erased: number of decisions of erased visitors.
         purges: number of purges of old visitors.
         switched_off: arm -> the version from which it is off.
         added: arm -> the version that added it, for arms added later.
         account: the firm's account; None without a budget.
         audit: the newest recorded audit.
+        firm: the firm's settings: name, contact, purpose and legal basis, where they are given.
     """
 
     height: int
@@ -120,6 +126,7 @@ class Facts:
     added: Mapping[str, int]
     account: FirmAccount | None
     audit: RecordedAudit | None
+    firm: Mapping[str, str]
 
     @property
     def key(self) -> str:
@@ -149,7 +156,7 @@ class Facts:
 
     @property
     def tables(self) -> int:
-        """Number of published tables."""
+        """Number of recorded tables."""
         return len(self.promise.tables)
 
     @property
@@ -169,7 +176,7 @@ class Ledger:
         head: the hash of the chain's last entry at that height, in hexadecimal.
         height: its position.
         experiment_id: the experiment.
-        tables: the published tables, each matching the digest in its entry.
+        tables: the recorded tables, each matching the digest in its entry.
     """
 
     entries: tuple[Entry, ...]
@@ -224,7 +231,17 @@ def facts_of(ledger: Ledger, at: int) -> Facts:
         },
         account=_account(ledger.entries, at),
         audit=_newest_audit(mine),
+        firm=firm_texts(ledger.entries),
     )
+
+
+def firm_texts(entries: Sequence[Entry]) -> Mapping[str, str]:
+    """Return what the firm's newest settings say about it; empty where nothing is given."""
+    names = ("name", "contact", "purpose", "legal_basis")
+    for entry in reversed(entries):
+        if entry.kind == "settings" and entry.experiment_id is None:
+            return {name: str(entry.detail.get(name, "")) for name in names}
+    return dict.fromkeys(names, "")
 
 
 def _time_of(entries: Sequence[Entry], kind: str) -> datetime | None:

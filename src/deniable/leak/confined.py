@@ -15,9 +15,11 @@ import zlib
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
 
 from deniable.errors import InvalidArgumentError
+from deniable.report.html import Page
 
 MOST_BYTES = 1 << 30
 """Largest file, decompressed."""
@@ -34,8 +36,25 @@ _PIECE = 1 << 20
 _ALLOWED = "a log that can be read in 4 GB of memory"
 
 
-def confined_page(path: Path, columns: Mapping[str, str | None]) -> str:
-    """Return the report on a file from somebody else, as a page.
+@dataclass(frozen=True)
+class Measured:
+    """What the pages show of a log.
+
+    Attributes:
+        report: the report.
+        arms: variants of the experiment that provably tells most.
+        segments: its segments.
+        visitors: its visitors.
+    """
+
+    report: Page
+    arms: int
+    segments: int
+    visitors: int
+
+
+def confined_report(path: Path, columns: Mapping[str, str | None]) -> Measured:
+    """Return the report on a file from somebody else.
 
     Raises:
         InvalidArgumentError: the file is too large, or cannot be used.
@@ -44,7 +63,7 @@ def confined_page(path: Path, columns: Mapping[str, str | None]) -> str:
     spawning = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(1, spawning, confine, (MEMORY_BYTES,)) as process:
-            return process.submit(_page, path, columns).result()
+            return process.submit(_measured, path, columns).result()
     except (BrokenProcessPool, MemoryError):
         raise InvalidArgumentError("file", path.name, _ALLOWED) from None
 
@@ -79,8 +98,10 @@ def confine(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
-def _page(path: Path, columns: Mapping[str, str | None]) -> str:
-    from deniable.leak.page import report_page
+def _measured(path: Path, columns: Mapping[str, str | None]) -> Measured:
+    from deniable.leak.page import report
     from deniable.leak.report import measure_leak
 
-    return report_page(measure_leak(path, columns=columns))
+    found = measure_leak(path, columns=columns)
+    n_segments, n_arms = found.worst.table.shape
+    return Measured(report(found), n_arms, n_segments, found.worst.visitors)

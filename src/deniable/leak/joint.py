@@ -151,7 +151,7 @@ class _Sums:
         self._met, self._met_several, self._met_most = 0, 0, 0
         self._moved = np.zeros((2, int(_NATS_TOP / _NATS_STEP) + 1))
         self._most = np.zeros(2)
-        self._right, self._right_before = 0, 0
+        self._right = 0
         self._tried = np.zeros(size)
         self._belief = np.zeros(size)
         self._beliefs = np.zeros((size, _BELIEF_BINS))
@@ -194,7 +194,6 @@ class _Sums:
         if not segment.size:
             return
         self._right += int((log_belief.argmax(axis=1) == segment).sum())
-        self._right_before += int((segment == self._prior.argmax()).sum())
         belief = np.exp(log_belief - log_belief.max(axis=1, keepdims=True))
         true = belief[np.arange(segment.size), segment] / belief.sum(axis=1)
         self._tried += np.bincount(segment, minlength=self._tried.size)
@@ -217,7 +216,7 @@ class _Sums:
             moved={q: (_factor(self._moved[0], q), _factor(self._moved[1], q)) for q in QUANTILES},
             most=(float(np.exp(self._most[0])), float(np.exp(self._most[1]))),
             guesses=Guesses(
-                self._right_before / tried,
+                float(self._prior.max()),
                 share_with_limits(self._right, tried, alpha),
                 int(tried),
             ),

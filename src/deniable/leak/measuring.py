@@ -60,7 +60,7 @@ class Guesses:
     """Share of visitors whose segment is guessed correctly.
 
     Attributes:
-        before: by always guessing the largest segment.
+        before: by always guessing the largest segment, which is its share.
         after: by Bayes' rule, with tables learned from other visitors.
         visitors: number of visitors it was tested on.
     """
@@ -218,9 +218,10 @@ def _guesses(counts: Counts, alpha: float) -> Guesses | None:
     total = float(tried.sum())
     if not total or not learned.sum():
         return None
-    before = float(tried[learned.sum(axis=1).argmax()].sum())
+    members = counts.total.sum(axis=1)
     right = float(tried[learned.argmax(axis=0), np.arange(tried.shape[1])].sum())
-    return Guesses(before / total, share_with_limits(right, total, alpha), int(total))
+    before = float(members.max() / members.sum())
+    return Guesses(before, share_with_limits(right, total, alpha), int(total))
 
 
 def share_with_limits(part: float, whole: float, alpha: float) -> Estimate:

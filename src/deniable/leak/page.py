@@ -21,9 +21,14 @@ _WIDTH = 400
 
 
 def report_page(leak: Leak) -> str:
-    """Return the whole page."""
+    """Return the report as one file."""
+    return page_html(report(leak))
+
+
+def report(leak: Leak) -> Page:
+    """Return the report's content."""
     title = f"What {leak.file} tells a tracker"
-    page = Page(
+    return Page(
         title=title,
         byline=words.size_words(leak),
         headline=words.headline(leak),
@@ -48,7 +53,6 @@ def report_page(leak: Leak) -> str:
             ),
         ),
     )
-    return page_html(page)
 
 
 def _people(leak: Leak) -> Section:

@@ -35,6 +35,8 @@ VALID_SECONDS = 24 * 3600
 WAITS_SECONDS = 7 * 24 * 3600
 """How long a request stays open."""
 
+_START = "start "
+
 
 @dataclass(frozen=True)
 class Request:
@@ -47,6 +49,7 @@ class Request:
         asked_by: the requester; see `deniable.storage.commitments`.
         asked_at: time of the request.
         answered_by: who granted or refused it; None while it is open.
+        answered_at: when.
         granted: whether it was granted.
     """
 
@@ -56,7 +59,15 @@ class Request:
     asked_by: str
     asked_at: datetime
     answered_by: str | None
+    answered_at: datetime | None
     granted: bool
+
+    @property
+    def experiment(self) -> str | None:
+        """The experiment that is to be started, if that was asked for."""
+        if self.kind != "start":
+            return None
+        return self.words.removeprefix(_START).rpartition(": ")[0]
 
 
 class Approvals:
@@ -110,7 +121,7 @@ class Approvals:
         """Require approval for starting an experiment or mask above the limit for one person."""
         limit = read_settings(connection).start_above_nano
         if limit is not None and cost_nano > limit:
-            words = f"start {key}: {cost_nano / 1e9:g} nats"
+            words = f"{_START}{key}: {cost_nano / 1e9:g} nats"
             self.require(connection, "start", words, key, cost_nano, *exactly)
 
     def require_budget(self, connection: Connection, budget_nano: int, window_days: int) -> None:
@@ -144,6 +155,11 @@ class Approvals:
         )
         with self._store.read() as connection:
             return [_request(row) for row in connection.execute(query)]
+
+    def usable(self, request: Request) -> bool:
+        """Whether the requester can do now what was granted."""
+        valid = times.as_datetime(self._clock() - VALID_SECONDS * SECOND)
+        return request.granted and request.answered_at is not None and request.answered_at > valid
 
     def answer(self, request_id: str, *, grant: bool) -> Request:
         """Grant or refuse a request, as a person other than the requester.
@@ -223,5 +239,6 @@ def _request(row: StoredRow) -> Request:
         asked_by=row.asked_by,
         asked_at=times.as_datetime(row.asked_at),
         answered_by=row.answered_by,
+        answered_at=None if row.answered_at is None else times.as_datetime(row.answered_at),
         granted=bool(row.granted),
     )

@@ -53,6 +53,7 @@ class Issued:
         html: SHA-256 of the HTML file.
         markdown: SHA-256 of the Markdown file.
         layout: identifies the release that made it.
+        names_segments: whether it names segments.
     """
 
     number: str
@@ -68,6 +69,7 @@ class Issued:
     html: str
     markdown: str
     layout: str
+    names_segments: bool
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,9 @@ class Documents:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def issue(self, key: str, kind: str, *, firm: str = "", actor: str = "") -> Issued:
+    def issue(
+        self, key: str, kind: str, *, firm: str = "", actor: str = "", names_segments: bool = True
+    ) -> Issued:
         """Assign a number to a document about an experiment and record it in the ledger.
 
         Args:
@@ -99,6 +103,7 @@ class Documents:
             kind: statement, dpia, registry or record.
             firm: the firm's name; defaults to that in the firm's settings, or a line to fill in.
             actor: who issues it; defaults to the current actor (`deniable.storage.commitments`).
+            names_segments: False leaves out the names of segments.
 
         Raises:
             UnknownNameError: there is no such experiment.
@@ -106,6 +111,7 @@ class Documents:
             BrokenPromiseError: its row or its tables disagree with the ledger.
         """
         from deniable.documents.assembly import Issue, checked_kind, document_of, layout
+        from deniable.documents.facts import firm_texts
 
         checked_kind(kind)
         firm, actor = _text("firm", firm), _text("actor", actor)
@@ -117,7 +123,7 @@ class Documents:
             commitments.check_complete(connection)
             promises.check(connection, experiment)
             ledger = _ledger(connection, bytes.fromhex(experiment.id))
-        firm = firm or _firm_name(ledger.entries)
+        firm = firm or firm_texts(ledger.entries)["name"]
         # Raises if the document cannot be made, before a number is used up.
         document_of(ledger, Issue(kind, "", firm, actor, ledger.entries[-1].recorded_at))
 
@@ -125,7 +131,7 @@ class Documents:
             commitments.lock_chain(connection)
             at = commitments.account_time(connection)
             number = _next_number(connection, times.as_datetime(at).year)
-            document = document_of(ledger, Issue(kind, number, firm, actor, at))
+            document = document_of(ledger, Issue(kind, number, firm, actor, at, names_segments))
             detail = {
                 "number": number,
                 "as": kind,
@@ -133,6 +139,7 @@ class Documents:
                 "firm": firm,
                 "by": actor,
                 "layout": layout(),
+                "names_segments": names_segments,
                 **_digests(document),
             }
             commitments.append(connection, KIND, ledger.experiment_id, 0, detail, at)
@@ -188,6 +195,7 @@ class Documents:
         firm: str = "",
         height: int | None = None,
         planned: bool = False,
+        names_segments: bool = True,
     ) -> Document:
         """Make an unnumbered document that is not recorded in the ledger.
 
@@ -197,8 +205,10 @@ class Documents:
             firm: the firm's name.
             height: make it as of this ledger entry and its time; defaults to the newest.
             planned: also allow an experiment that was never started.
+            names_segments: False leaves out the names of segments.
         """
         from deniable.documents.assembly import Issue, checked_kind, document_of
+        from deniable.documents.facts import firm_texts
 
         checked_kind(kind)
         firm = _text("firm", firm)
@@ -210,8 +220,8 @@ class Documents:
                 if height is None
                 else _time(connection, height)
             )
-        firm = firm or _firm_name(ledger.entries)
-        return document_of(ledger, Issue(kind, "", firm, "", at), planned=planned)
+        firm = firm or firm_texts(ledger.entries)["name"]
+        return document_of(ledger, Issue(kind, "", firm, "", at, names_segments), planned=planned)
 
     def verify(self, content: bytes) -> FileCheck:
         """Check whether a file is a document of this ledger, byte for byte."""
@@ -286,7 +296,10 @@ class Documents:
         with self._store.read() as connection:
             ledger = _ledger(connection, bytes.fromhex(issued.experiment_id), issued.height)
         at = times.as_stored(issued.issued_at)
-        return document_of(ledger, Issue(issued.kind, issued.number, issued.firm, issued.actor, at))
+        issue = Issue(
+            issued.kind, issued.number, issued.firm, issued.actor, at, issued.names_segments
+        )
+        return document_of(ledger, issue)
 
 
 def _digests(document: Document) -> dict[str, str]:
@@ -400,17 +413,10 @@ def _issued(connection: Connection, *conditions: ColumnElement[bool]) -> list[Is
             html=entry.detail["html"],
             markdown=entry.detail["markdown"],
             layout=entry.detail["layout"],
+            names_segments=entry.detail["names_segments"],
         )
         for entry in entries
     ]
-
-
-def _firm_name(entries: Sequence[Entry]) -> str:
-    """Return the name in the firm's settings, or ""."""
-    for entry in reversed(entries):
-        if entry.kind == "settings" and entry.experiment_id is None:
-            return str(entry.detail.get("name", ""))
-    return ""
 
 
 def _next_number(connection: Connection, year: int) -> str:

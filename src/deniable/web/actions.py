@@ -43,7 +43,7 @@ class Action:
         says: what it does, to visitors and to privacy.
         chooses_arm: whether an arm is chosen.
         names: what is to be named, as the label of a field; empty: nothing.
-        final: whether it cannot be undone.
+        destroys: whether it ends something that cannot be begun again.
         leaves: the page that comes next, where the experiment is gone.
         seldom: whether its button is a small one.
     """
@@ -56,7 +56,7 @@ class Action:
     says: Callable[[Experiment, Firm | None], list[str]]
     chooses_arm: bool = False
     names: str = ""
-    final: bool = False
+    destroys: bool = False
     leaves: str = ""
     seldom: bool = False
 
@@ -278,7 +278,7 @@ ACTIONS: dict[str, Action] = {
         ("draft",),
         lambda service, key, _: service.experiments.discard(key),
         _discarding,
-        final=True,
+        destroys=True,
         leaves="/experiments",
         seldom=True,
     ),
@@ -306,7 +306,7 @@ ACTIONS: dict[str, Action] = {
         _stop_and_promote,
         _promoting,
         chooses_arm=True,
-        final=True,
+        destroys=True,
     ),
     "switch-off": Action(
         "Switch an arm off?",
@@ -316,7 +316,7 @@ ACTIONS: dict[str, Action] = {
         lambda service, key, text: service.experiments.switch_off(key, text("arm")),
         _switching,
         chooses_arm=True,
-        final=True,
+        destroys=True,
         seldom=True,
     ),
     "add-arm": Action(
@@ -327,7 +327,6 @@ ACTIONS: dict[str, Action] = {
         _add_arm,
         _adding_arm,
         names="Key of the new arm",
-        final=True,
         seldom=True,
     ),
     "add-segment": Action(
@@ -338,7 +337,6 @@ ACTIONS: dict[str, Action] = {
         lambda service, key, text: service.experiments.add_segment(key, text("name")),
         _adding_segment,
         names="Name of the new segment",
-        final=True,
         seldom=True,
     ),
     "stop": Action(
@@ -348,6 +346,6 @@ ACTIONS: dict[str, Action] = {
         ("running", "paused"),
         lambda service, key, _: service.experiments.stop(key),
         _stopping,
-        final=True,
+        destroys=True,
     ),
 }

@@ -31,10 +31,10 @@ from deniable.service.service import Deniable
 from deniable.storage.records import Experiment
 from deniable.web import responses
 from deniable.web.access import DraftSubmission, Reader, Viewer
-from deniable.web.actions import possible
+from deniable.web.actions import ACTIONS, possible
 from deniable.web.experiment_charts import PageChart, live_charts, result_charts
 from deniable.web.monitor import Monitor
-from deniable.web.overview import current_firm
+from deniable.web.overview import current_firm, requests_for
 
 router = APIRouter(include_in_schema=False)
 
@@ -80,7 +80,7 @@ def page(
 ) -> Response:
     """The page; after a refusal with the note, or owner and tags, as they were typed."""
     found = service.experiments.get(key)
-    values = _values(request, service, found)
+    values = _values(request, viewer, service, found)
     charts = _charts(values)
     return responses.show_form(
         request,
@@ -91,6 +91,7 @@ def page(
         charts=charts,
         lift_charts=[one.name for one in charts if one.name.startswith("lift-")],
         actions=possible(found),
+        requests=requests_for(service, viewer, key),
         firm=current_firm(service),
         cost=found.budget_nano / NANO,
         labels=service.experiments.labels(key),
@@ -100,11 +101,11 @@ def page(
 
 
 @router.get("/experiments/{key}/live")
-def live(request: Request, _viewer: Reader, service: Service, key: str) -> Response:
+def live(request: Request, viewer: Reader, service: Service, key: str) -> Response:
     """What changes on the page: its parts as HTML, the data of its charts."""
     responses.mark_active(request)
     found = service.experiments.get(key)
-    values = _values(request, service, found)
+    values = _values(request, viewer, service, found)
     charts = _charts(values)
     return JSONResponse(
         {
@@ -123,7 +124,7 @@ def live(request: Request, _viewer: Reader, service: Service, key: str) -> Respo
     )
 
 
-def _values(request: Request, service: Deniable, found: Experiment) -> JsonObject:
+def _values(request: Request, viewer: Viewer, service: Deniable, found: Experiment) -> JsonObject:
     """Everything that the parts fill in."""
     now = datetime.now(UTC)
     board = Leaderboard(found, service.experiments.released_counts(found.key))
@@ -142,6 +143,7 @@ def _values(request: Request, service: Deniable, found: Experiment) -> JsonObjec
             (PRIVACY_OF[one.what], one.privacy)
             for one in {one.what: one for one in results.choices}.values()
         ],
+        "may_promote": viewer.may("run") and found.status in ACTIONS["promote"].states,
         "experiment": found,
         "board": board,
         "summary": summarize(board, published, service.experiments.samples(found.key), now),

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import re
 import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
@@ -22,7 +21,16 @@ from deniable.service.http.app import UPLOAD_LIMIT
 from deniable.web import responses
 from deniable.web.access import Form, Reader, ReaderSubmission, Viewer
 
+if TYPE_CHECKING:
+    from deniable.leak.confined import Measured
+
 router = APIRouter(prefix="/leak", include_in_schema=False)
+
+SAMPLE = (
+    "segment,variant,count",
+    *("first-visit,large,1330", "first-visit,green,450", "first-visit,grey,220"),
+    *("returning,large,270", "returning,green,1210", "returning,grey,520"),
+)
 
 COLUMNS = ("segment", "variant", "visitor", "time", "count", "reward", "propensity", "experiment")
 
@@ -40,31 +48,28 @@ async def measured(request: Request, form: ReaderSubmission) -> Response:
         file = form.file("log")
         if file is None:
             raise InvalidArgumentError("file", "", "a log to read")
-        page = await asyncio.to_thread(_report, file, form, request.app.state.measuring)
+        found = await asyncio.to_thread(_report, file, form, request.app.state.measuring)
     except DeniableError as error:
         given = {name: form.text(name) for name in COLUMNS}
         return _asked(request, form.viewer, given, responses.error_sentence(error))
     finally:
         await form.data.close()
-    return HTMLResponse(
-        page, headers={**responses.HEADERS, "Content-Security-Policy": policy(page)}
+    plan = {"arms": found.arms, "segments": found.segments, "visitors": found.visitors}
+    return responses.show(
+        request, "leak_report.html", form.viewer, page=found.report, plan=urlencode(plan)
     )
 
 
-def policy(page: str) -> str:
-    """What the report may do: show its own style and pictures, nothing else."""
-    style = re.search(r"<style>(.*?)</style>", page, re.S)
-    assert style is not None
-    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'"
-    )
+@router.get("/sample.csv")
+def sample(_viewer: Reader) -> Response:
+    """A made-up log to try the page with."""
+    headers = {**responses.HEADERS, "Content-Disposition": 'attachment; filename="sample.csv"'}
+    return Response("\n".join(SAMPLE), headers=headers, media_type="text/csv")
 
 
-def _report(file: UploadFile, form: Form, turn: threading.Lock) -> str:
+def _report(file: UploadFile, form: Form, turn: threading.Lock) -> Measured:
     """Measure in a process of its own, one file after the other: decisions do not wait for it."""
-    from deniable.leak.confined import confined_page
+    from deniable.leak.confined import confined_report
 
     with tempfile.TemporaryDirectory(prefix="deniable-leak-") as folder:
         path = Path(folder) / _plain_name(file.filename or "")
@@ -72,7 +77,7 @@ def _report(file: UploadFile, form: Form, turn: threading.Lock) -> str:
             shutil.copyfileobj(file.file, copy)
         columns = {name: form.text(name) or None for name in COLUMNS}
         with turn:
-            return confined_page(path, columns)
+            return confined_report(path, columns)
 
 
 def _plain_name(name: str) -> str:

@@ -17,6 +17,7 @@ from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.result_health import Health
 from deniable.analysis.segment_risk import common_share
 from deniable.errors import NANO, DeniableError, UnknownNameError
+from deniable.service import approvals
 from deniable.service.http.auth import Service, service_of
 from deniable.service.limits import MAX_DAYS, MAX_NANO
 from deniable.service.service import Deniable
@@ -85,6 +86,7 @@ def _page(
         drafts=_drafts(service, totals) if first_run else (),
         totals=totals,
         first_run=first_run,
+        requests=requests_for(service, viewer),
         alerts=_alerts(request, firm),
         score=_score(service) if request.app.state.demo else None,
     )
@@ -182,6 +184,37 @@ def current_firm(service: Deniable) -> Firm | None:
         return service.firm.current()
     except UnknownNameError:
         return None
+
+
+def requests_for(
+    service: Deniable, viewer: Viewer, key: str | None = None
+) -> list[approvals.Request]:
+    """Requests for a second person that wait for this viewer, or are this viewer's own.
+
+    Args:
+        service: the service.
+        viewer: who looks.
+        key: only those to start this experiment.
+    """
+    mine = f"user:{viewer.caller.label}" if viewer.caller.role else None
+    return [
+        one
+        for one in service.approvals.all()
+        if (key is None or one.experiment == key)
+        and (one.asked_by == mine or viewer.may("privacy"))
+        and (one.answered_by is None or _can_be_done(service, one))
+    ]
+
+
+def _can_be_done(service: Deniable, granted: approvals.Request) -> bool:
+    """Whether the requester can do it now, and has not started the experiment already."""
+    if granted.experiment is None:
+        return service.approvals.usable(granted)
+    try:
+        draft = service.experiments.get(granted.experiment).status == "draft"
+    except UnknownNameError:
+        return False
+    return draft and service.approvals.usable(granted)
 
 
 def _listing(request: Request) -> Listing:

@@ -63,6 +63,7 @@ async def issue(request: Request, key: str, form: PrivacySubmission) -> Response
         form.text("kind"),
         firm=form.text("firm"),
         actor=actor_in_words(current_actor()),
+        names_segments=not form.text("unnamed"),
     )
     place = f"/ledger/promises/{issued.experiment}#documents"
     told = (
