@@ -16,6 +16,8 @@ from deniable.errors import DeniableError, InvalidArgumentError
 from research.joint_tuning import SETS
 from research.joint_tuning import report as joint_tuning_report
 from research.known_rates import report as known_rates_report
+from research.learners import SETS as WORLDS
+from research.learners import report as learners_report
 from research.reproduce import Finished
 from research.reproduce import reproduce as run
 from research.study import STUDIES, Study, chosen_studies, counted
@@ -91,6 +93,17 @@ def joint_tuning(
     if settings not in SETS:
         raise InvalidArgumentError("settings", settings, f"one of {', '.join(SETS)}")
     typer.echo(joint_tuning_report(settings, folder, seconds))
+
+
+@app.command()
+def learners(
+    worlds: Annotated[str, typer.Argument(help=f"One of {', '.join(WORLDS)}.")],
+    repetitions: Annotated[int, typer.Option(min=1, help="Runs in each world.")] = 20,
+) -> None:
+    """Compare learners: means, 5% quantiles, and how often a run stays below half."""
+    if worlds not in WORLDS:
+        raise InvalidArgumentError("worlds", worlds, f"one of {', '.join(WORLDS)}")
+    typer.echo(learners_report(worlds, repetitions))
 
 
 def _summary(done: Sequence[Finished]) -> str:
