@@ -24,6 +24,7 @@ from deniable.simulation.kernels.random_numbers import generator_state
 from deniable.simulation.kernels.run import Setting
 from deniable.strategies.benchmarks import Random
 from deniable.strategies.dynamic import Dynamic
+from deniable.strategies.joint_kernel import Tuning
 from deniable.strategies.joint_rule import TUNING, TableMaker
 from deniable.strategies.unbounded import unbounded_table
 
@@ -249,18 +250,23 @@ SETS: dict[str, Callable[[], list[Case]]] = {
 
 def joint(case: Case) -> NextTable:
     """The joint rule."""
-    return TableMaker("joint", *case.rates.shape, case.horizon, case.budget).next_table
+    n_arms, n_segments = case.rates.shape
+    return TableMaker("joint", n_arms, n_segments, case.horizon, case.budget).next_table
 
 
 def pooled(case: Case) -> NextTable:
     """One bandit for everybody, cooled down."""
-    return TableMaker("pooled", *case.rates.shape, case.horizon, 0.0).next_table
+    return _one_row(case, TUNING)
 
 
 def thompson(case: Case) -> NextTable:
     """The same, never cooled down: plain posterior sampling."""
-    tuning = TUNING._replace(curiosity=np.inf)
-    return TableMaker("pooled", *case.rates.shape, case.horizon, 0.0, tuning).next_table
+    return _one_row(case, TUNING._replace(curiosity=np.inf))
+
+
+def _one_row(case: Case, tuning: Tuning) -> NextTable:
+    n_arms, n_segments = case.rates.shape
+    return TableMaker("pooled", n_arms, n_segments, case.horizon, 0.0, tuning).next_table
 
 
 def unbounded(case: Case) -> NextTable:
