@@ -159,7 +159,15 @@ def test_a_module_of_no_extra_fails_loudly(tmp_path: Path) -> None:
     [
         ("deniable.open", "server"),
         ("deniable.plan(n_arms=2, horizon=100, n_segments=1, budget=1).chart()", "charts"),
-        ("deniable.allocate", "data"),
+        ("deniable.allocate(deniable.Portfolio.from_sizes([2], [1000]), 1)", "data"),
+        ("deniable.measure_leak('log.csv')", "data"),
+        ("deniable.datasets.asos('asos.parquet')", "data"),
+        ("deniable.simulate(deniable.Environment([.3, .2], 9), [deniable.Random()])", "simulate"),
+        (
+            "from deniable.masks.files import label_file\n"
+            "label_file(None, 'a.csv', 'b.csv', key=b'')",
+            "data",
+        ),
     ],
 )
 def test_the_library_names_the_extra_too(use: str, extra: str, tmp_path: Path) -> None:
@@ -168,6 +176,44 @@ def test_the_library_names_the_extra_too(use: str, extra: str, tmp_path: Path) -
     last = done.stderr.splitlines()[-1]
     assert last.startswith("deniable.errors.MissingExtraError: ")
     assert last.endswith(f"pip install 'deniable[{extra}]'")
+
+
+EXPLORE = """
+import inspect, pydoc
+import deniable
+names = {name for name, _ in inspect.getmembers(deniable)}
+assert set(deniable.__all__) <= names, set(deniable.__all__) - names
+assert {"__version__", "best_table", "privacy"} <= names and not hasattr(deniable, "open")
+assert "budget_for_belief" in pydoc.render_doc(deniable)
+plan = deniable.plan(n_arms=2, horizon=1000, n_segments=2, budget=1)
+assert plan._repr_html_() is deniable.plan_arms(arm_budgets=[1, 2], horizon=9)._repr_html_() is None
+assert repr(plan) == "Plan(2 arms, 1,000 visitors, 2 segments, budget 1)"
+"""
+
+
+def test_the_core_can_be_explored(tmp_path: Path) -> None:
+    """`help`, `hasattr` and a notebook's display skip what an extra would add."""
+    done = without(EVERY_MODULE, EXPLORE, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_first_command_of_the_readme_works_with_the_extras_that_it_names(
+    tmp_path: Path,
+) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.search(r"pip install 'deniable\[([a-z,]+)\]'` is enough", readme)
+    line = re.search(r"^deniable leak (\S+) --out report.html$", readme, re.MULTILINE)
+    assert named is not None
+    assert line is not None
+    installed = set().union(*(MODULES[extra] for extra in named[1].split(",")))
+    arguments = ("leak", str(ROOT / line[1]), "--out", "report.html")
+    missing = sorted(set(EVERY_MODULE) - installed)
+    done = command(*arguments, folder=tmp_path, missing=missing)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report.html").is_file()
+    fewer = command(*arguments, folder=tmp_path, missing=[*missing, "altair"])
+    assert fewer.returncode == 2
+    assert "deniable[charts]" in fewer.stderr
 
 
 def test_commands_name_extras_that_exist() -> None:

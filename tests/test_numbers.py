@@ -28,6 +28,9 @@ def test_numbers_with_a_point_or_a_comma(text: str, value: float) -> None:
         ("-7", -7),
         ("9007199254740993", 9_007_199_254_740_993),  # no float has this value
         ("2.0", 2),
+        ("10k", 10_000),
+        ("2.5 K", 2500),
+        ("1.5M", 1_500_000),
     ],
 )
 def test_whole_numbers_with_separators(text: str, value: int) -> None:
@@ -50,6 +53,12 @@ def test_whole_numbers_are_whole() -> None:
     for text in ("2.5", "1e-1", "1e5.5"):
         with pytest.raises(InvalidArgumentError, match="whole number, such as 100000 or 1e5"):
             whole("visitors", text)
+
+
+@pytest.mark.parametrize("text", ["k", "1kk", "1km", "10 mm", "1e3k"])
+def test_only_a_number_has_thousands(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="100000 or 1e5"):
+        whole("visitors", text)
 
 
 def test_limits_are_told() -> None:

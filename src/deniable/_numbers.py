@@ -32,12 +32,13 @@ def number(
 
 
 def whole(argument: str, text: str, least: int | None = None, most: int | None = None) -> int:
-    """Parse an integer, also with separators or a power of ten.
+    """Parse an integer, also with separators, a power of ten, or k and M for thousands and millions.
 
-    >>> whole("visitors", "100,000"), whole("visitors", "1e5"), whole("seed", "-1")
-    (100000, 100000, -1)
+    >>> whole("visitors", "100,000"), whole("visitors", "1e5"), whole("visitors", "1.5M")
+    (100000, 100000, 1500000)
     """
     plain = text.replace(",", "").replace(" ", "").replace("_", "")
+    plain = re.sub(r"(?<=[0-9])[kK]$", "e3", re.sub(r"(?<=[0-9])[mM]$", "e6", plain))
     exact: float = math.nan
     if len(plain) <= 40 and plain.isascii():
         for kind in (int, float):
@@ -66,6 +67,15 @@ def numbers(
     except InvalidArgumentError:
         allowed = f"numbers{_range(least, most, '.5,1,2')}, separated by commas"
         raise InvalidArgumentError(argument, text[:40], allowed) from None
+
+
+def toml_words(error: Exception) -> str:
+    """Return what is wrong with a TOML file, and how it writes numbers.
+
+    >>> toml_words(ValueError("Invalid value (at line 1, column 8)"))
+    'Invalid value (at line 1, column 8); numbers are written as 0.05 and 10_000'
+    """
+    return f"{error}; numbers are written as 0.05 and 10_000"
 
 
 def _range(least: float | None, most: float | None, example: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from deniable import _validation as check
+from deniable._extras import require
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 
@@ -52,6 +53,7 @@ def data_folder() -> Path | None:
 
 def data_file(path: Path | str | None, *default: str) -> Path:
     """Return the given file, or the default in the data folder; raises if it does not exist."""
+    require("polars", extra="data")
     folder = data_folder()
     file = Path(path) if path is not None else folder.joinpath(*default) if folder else None
     if file is None or not file.is_file():
@@ -108,9 +110,9 @@ def asos(path: Path | str | None = None) -> list[ExperimentData]:
     deniable.errors.InvalidArgumentError: path='nowhere.parquet': expected a downloaded file, or
     DENIABLE_DATA set to the folder that has it
     """
+    file = data_file(path, "asos", "asos_digital_experiments_dataset.parquet")
     import polars as pl
 
-    file = data_file(path, "asos", "asos_digital_experiments_dataset.parquet")
     last = (
         pl.read_parquet(file)
         .filter(pl.col("metric_id") == _BINARY_METRIC)
@@ -152,11 +154,11 @@ def open_bandit(campaign: str = "all", path: Path | str | None = None) -> list[t
     deniable.errors.InvalidArgumentError: path='nowhere.csv': expected a downloaded file, or
     DENIABLE_DATA set to the folder that has it
     """
-    import polars as pl
-
     if campaign not in CAMPAIGNS:
         raise InvalidArgumentError("campaign", campaign, "all, men or women")
     file = data_file(path, "open_bandit", "item_ctr_random_policy.csv")
+    import polars as pl
+
     rows = pl.read_csv(file).filter(pl.col("campaign") == campaign).sort("item_id")
     return list(zip(rows["clicks"].to_list(), rows["impressions"].to_list(), strict=True))
 

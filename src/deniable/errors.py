@@ -8,7 +8,7 @@
     ├── InsufficientBudgetError  a debit that does not fit: remaining, requested
     ├── BrokenPromiseError       a serving table that would exceed its budget; never served
     ├── EntropyError             the operating system gave no random bytes; nothing can be drawn
-    ├── MissingExtraError        (also an ImportError)  an optional dependency: module, extra
+    ├── MissingExtraError        (also an AttributeError)  an optional dependency: module, extra
     ├── UnknownNameError         (also a LookupError)  nothing has this name: kind, name
     ├── WrongStateError          what an experiment's state, or a name in use, forbids
     ├── MigrationNeededError     (also a WrongStateError)  the store's schema is older: stored, needed
@@ -138,8 +138,10 @@ class EntropyError(DeniableError):
     """The operating system returned no random bytes, so nothing can be drawn."""
 
 
-class MissingExtraError(DeniableError, ImportError):
+class MissingExtraError(DeniableError, AttributeError):
     """An optional dependency is not installed.
+
+    It is an AttributeError, so that `hasattr(deniable, name)` and `help(deniable)` work without it.
 
     Attributes:
         module: the missing module.

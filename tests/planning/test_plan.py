@@ -205,6 +205,7 @@ def test_notebook_html_is_static_and_escaped() -> None:
         ("budget", -1),
         ("budget", float("inf")),
         ("max_belief", 2),
+        ("max_belief", 0.1),  # below the prior of .2
         ("shares", [0.5, 0.4]),
     ],
 )

@@ -10,6 +10,14 @@ import pytest
 from deniable.errors import InvalidArgumentError
 from deniable.simulation.scenario import DEFAULTS, KEYS, make_scenario, read_scenario
 
+@pytest.mark.parametrize("line", ["rates = [.3, .2]", "visitors = 10k"])
+def test_toml_says_how_it_writes_numbers(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "page.toml"
+    path.write_text(line)
+    with pytest.raises(InvalidArgumentError, match=r"0\.05 and 10_000"):
+        read_scenario(path)
+
+
 GOOD: dict[str, Any] = {"rates": [0.3, 0.2], "visitors": 1000}
 
 FILE = """

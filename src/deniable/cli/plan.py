@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deniable._numbers import numbers, whole
+from deniable._numbers import numbers, toml_words, whole
 from deniable.cli.printing import check_chart, write_chart
 from deniable.errors import InvalidArgumentError
 from deniable.report.terminal import print_sections
@@ -212,7 +212,9 @@ def _read(path: Path) -> dict[str, str]:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidArgumentError("from", str(path), f"a TOML file ({error})") from None
+        raise InvalidArgumentError(
+            "from", str(path), f"a TOML file ({toml_words(error)})"
+        ) from None
     for key, value in found.items():
         kinds = (int, float, list) if key in ("shares", "arm_budgets") else (int, float)
         if key not in KEYS or isinstance(value, bool) or not isinstance(value, kinds):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable import _validation as check
+from deniable._extras import require
 from deniable._types import JsonObject
 from deniable.analysis.worth import Worth
 from deniable.errors import InvalidArgumentError
@@ -139,6 +140,10 @@ class Leak:
             "no_worth": list(self.not_worth),
         }
 
+    def __repr__(self) -> str:
+        found = f"{len(self.experiments)} experiments, odds ratio {self.worst.ratio.value:.3g}"
+        return f"Leak({self.file!r}: {found})"
+
     def chart(self) -> ChartType:
         """Chart beliefs as people out of 100, the most revealing variants, and the effect of budgets."""
         from deniable.charts.leak import leak_chart
@@ -190,6 +195,7 @@ def measure_leak(
     """
     if not 0 < confidence < 1:
         raise InvalidArgumentError("confidence", confidence, "a number above 0, below 1")
+    require("polars", extra="data")
     considered = tuple(check.nonnegative("budgets", list(budgets)).tolist())
     with counted_log(path, columns, progress) as (log, found, tally, files):
         usable = [counts for counts in tally.experiments if counts.informative]

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable._extras import require
 from deniable.errors import InvalidArgumentError
 from deniable.masks.files import LabelFileError, read_batches, read_first_values, visitor_hash
 from deniable.masks.mask import Mask
@@ -143,6 +144,7 @@ def frequency_test(
         counts: visitors by group (row, the null row last) and label (column).
         mask: whose channel is expected.
     """
+    require("scipy", extra="data")
     from scipy import stats
 
     channel = np.array(mask.entries, dtype=np.float64) / 2.0**64

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from deniable._extras import require
 from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.masks.mask import Mask, visitor_bytes
 
@@ -98,6 +99,7 @@ def label_file(
         InvalidArgumentError: a wrong path or column.
         LabelFileError: a bad row, or a file that is not whole. Nothing is written.
     """
+    require("polars", extra="data")
     firsts = None if first_values is None else Path(first_values)
     job = _Job(mask, Path(source), Path(target), visitor, segment, replace, firsts)
     job.check()

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from deniable import _validation as check
+from deniable._extras import is_installed
 from deniable._formatting import counted
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
@@ -93,13 +94,19 @@ class ArmPlan:
         """Return plain numbers, strings and lists for JSON."""
         return asdict(self)
 
+    def __repr__(self) -> str:
+        budgets = ", ".join(f"{budget:g}" for budget in self.budgets)
+        return f"ArmPlan(budgets {budgets}, {self.horizon:,} visitors)"
+
     def chart(self) -> ChartType:
         """Chart the matrix, the beliefs and the schedule with Altair."""
         from deniable.charts.strategies import arm_plan_chart
 
         return arm_plan_chart(budgets=self.budgets, horizon=self.horizon, prior=self.prior)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        if not is_installed("altair"):
+            return None
         return sections_html(arm_plan_sections(self), self.chart())
 
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable import _validation as check
+from deniable._extras import is_installed
 from deniable._types import JsonObject
+from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import HETEROGENEITY, LIFT, Prior
 from deniable.planning.expectation import Expectation, expectation
 from deniable.planning.experiment import PlannedExperiment
@@ -153,13 +155,19 @@ class Plan:
         """Return plain numbers, strings and lists for JSON."""
         return asdict(self)
 
+    def __repr__(self) -> str:
+        size = f"{self.n_arms} arms, {self.horizon:,} visitors, {self.n_segments} segments"
+        return f"Plan({size}, budget {self.budget:g})"
+
     def chart(self) -> ChartType:
         """Chart expected losses, belief, schedules, bounds and elasticities with Altair."""
         from deniable.charts.planning import plan_chart
 
         return plan_chart(self)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        if not is_installed("altair"):
+            return None
         from deniable.planning.report import plan_sections
         from deniable.report.html import sections_html
 
@@ -217,6 +225,8 @@ def plan(
     planned = PlannedExperiment.of(n_arms, horizon, n_segments, shares)
     if max_belief is not None:
         max_belief = check.single("max_belief", check.probability("max_belief", max_belief))
+        if max_belief < before:
+            raise InvalidArgumentError("max_belief", max_belief, f"the prior, {before:g}, or more")
     given = None if budget is None else check.single("budget", check.nonnegative("budget", budget))
     marks = check.nonnegative("budgets", budgets).ravel().tolist()
     met = check.whole("experiments", experiments, 1, MOST_EXPERIMENTS)

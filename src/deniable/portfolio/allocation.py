@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from deniable import _validation as check
+from deniable._extras import is_installed, require
 from deniable._types import JsonObject
 from deniable._validation import FloatArray
 from deniable.errors import NANO
@@ -195,6 +195,8 @@ class Allocation:
         target = worst - part * (worst - best)
         if part in (0, 1) or best >= worst:
             return high if part == 1 and best < worst else low
+        from scipy.optimize import brentq
+
         root = brentq(lambda firm_budget: regret(firm_budget) - target, low, high, xtol=5e-7)
         return float(np.ceil((root + 5e-7) * 1e6) / 1e6)
 
@@ -208,14 +210,21 @@ class Allocation:
 
         return allocation_chart(self, compared=compared)
 
-    def _repr_html_(self) -> str:
+    def __repr__(self) -> str:
+        size = f"{self.portfolio.size:,} experiments, firm budget {self.firm_budget:g}"
+        return f"Allocation({size}: regret {self.total_regret:,.0f})"
+
+    def _repr_html_(self) -> str | None:
         """Render a table and the chart for notebooks."""
+        if not is_installed("altair"):
+            return None
         from deniable.charts.portfolio import allocation_html
 
         return allocation_html(self)
 
     def frame(self) -> pl.DataFrame:
         """Return one row per experiment, largest budget first."""
+        require("polars", extra="data")
         import polars as pl
 
         columns: dict[str, list[str | None] | list[str] | IntArray | FloatArray] = {
@@ -312,6 +321,7 @@ def allocate(
     >>> allocate(two, 1.5, regime="dynamic").budgets.tolist()
     [0.0, 1.5]
     """
+    require("scipy", extra="data")
     require_portfolio(portfolio)
     started = time.monotonic()
     available = firm_nano("firm_budget", firm_budget) - firm_nano("reserve", reserve)

@@ -20,7 +20,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from deniable._validation import FloatArray
 from deniable.portfolio.curves import IntArray
@@ -179,6 +178,8 @@ def _envelope(cells: Cells) -> FloatArray:
 
     The envelope's slopes are the rising ones that are nearest to the cells', weighted by width.
     """
+    from scipy.optimize import isotonic_regression
+
     slope, width = -cells.slope, cells.right - cells.left
     ends = np.append(cells.first, cells.size)
     result = np.empty(cells.size)

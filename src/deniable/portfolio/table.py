@@ -10,6 +10,8 @@ import tomllib
 from itertools import zip_longest
 from pathlib import Path
 
+from deniable._extras import require
+from deniable._numbers import toml_words
 from deniable._types import Record
 from deniable.errors import InvalidArgumentError, InvalidTableError
 from deniable.portfolio.allocation import Allocation
@@ -57,6 +59,7 @@ def read_rows(path: str | Path) -> list[Record]:
             return csv_rows(source.read_text("utf-8-sig"))
         except UnicodeDecodeError:
             raise InvalidTableError([(0, f"{source.name} is not text in UTF-8")]) from None
+    require("polars", extra="data")
     import polars as pl
 
     with source.open("rb"):  # a missing file raises the operating system's error, not the parser's
@@ -136,7 +139,7 @@ def _toml(source: Path) -> list[Record]:
     try:
         document = tomllib.loads(source.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidTableError([(0, f"{source.name} is not TOML: {error}")]) from None
+        raise InvalidTableError([(0, f"{source.name} is not TOML: {toml_words(error)}")]) from None
     rows = document.pop("experiment", None)
     wrong = [(0, f"unknown key {key!r}: expected [[experiment]] tables only") for key in document]
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

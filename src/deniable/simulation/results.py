@@ -52,6 +52,11 @@ class SimulationResult:
     environments: tuple[Environment, ...] = ()
     policies: tuple[Simulated, ...] = ()
 
+    def __repr__(self) -> str:
+        policies = ", ".join(policy.label for policy in self.policies)
+        worlds = ", ".join(repr(world) for world in self.environments)
+        return f"SimulationResult({policies}; {worlds})"
+
     def summary(self, value: str = "clicks") -> pl.DataFrame:
         """Summarise by policy and checkpoint: mean with 95% interval, median, quartiles, 95% range.
 

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from deniable import _validation as check
+from deniable._numbers import toml_words
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.masks.mask import KEY_BYTES, Mask
@@ -133,7 +134,7 @@ def read_values(path: str | PathLike[str]) -> JsonObject:
         allowed = f"a file that can be read ({error.strerror})"
         raise InvalidArgumentError("scenario", str(path), allowed) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidArgumentError("scenario", str(path), f"TOML ({error})") from None
+        raise InvalidArgumentError("scenario", str(path), f"TOML ({toml_words(error)})") from None
 
 
 def make_scenario(values: Mapping[str, Any]) -> Scenario:
