@@ -46,9 +46,7 @@ def main() -> None:
             deniable.Custom(learner),
             deniable.Custom(learner, budget=1),
         ]
-    result = deniable.simulate(
-        page, policies, repetitions=3, seed=1, workers=1, common_random_numbers=True
-    )
+    result = deniable.simulate(page, policies, repetitions=3, seed=1, workers=1)
     for row in result.summary("regret").sort("mean").to_dicts():
         print(f"{row['policy']:<26} {row['mean']:6,.0f} clicks lost, risk {row['risk_cap']:g}")
 

@@ -186,8 +186,9 @@ assert set(deniable.__all__) <= names, set(deniable.__all__) - names
 assert {"__version__", "best_table", "privacy"} <= names and not hasattr(deniable, "open")
 assert "budget_for_belief" in pydoc.render_doc(deniable)
 plan = deniable.plan(n_arms=2, horizon=1000, n_segments=2, budget=1)
-assert plan._repr_html_() is deniable.plan_arms(arm_budgets=[1, 2], horizon=9)._repr_html_() is None
 assert repr(plan) == "Plan(2 arms, 1,000 visitors, 2 segments, budget 1)"
+assert plan._repr_html_() == f"<p>{plan!r}</p>"
+assert "ArmPlan" in deniable.plan_arms(arm_budgets=[1, 2], horizon=9)._repr_html_()
 """
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from deniable.simulation.kernels.epochs import NextTable
 from research import learners
 from research.__main__ import main
-from research.learners import SETS, Case, share
+from research.learners import SETS, Array, Case, share
 
 
 def test_worlds_are_what_their_names_say() -> None:
@@ -38,6 +41,10 @@ def test_labels_keep_no_more_than_the_formula_says() -> None:
         assert gain / known == pytest.approx(expected, abs=0.02)
 
 
+def always(table: Array, case: Case) -> NextTable:
+    return lambda shows, clicks: table
+
+
 def test_perfect_rows_gain_everything_and_random_rows_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -45,8 +52,8 @@ def test_perfect_rows_gain_everything_and_random_rows_nothing(
     after = rates[::-1]
     case = Case("two", rates, 20_000, np.array([0.5, 0.5]), later=after)
     tables = {"best": np.eye(2), "worst": np.eye(2)[::-1], "even": np.full((2, 2), 0.5)}
-    for name, table in tables.items():
-        monkeypatch.setitem(learners.LEARNERS, name, lambda _, table=table: lambda *_: table)
+    for name in tables:
+        monkeypatch.setitem(learners.LEARNERS, name, partial(always, tables[name]))
     assert share(case, "even", 0, 0) == pytest.approx(0, abs=3)
     assert share(case, "best", 0, 0) == pytest.approx(0, abs=3)  # best, then worst
     still = Case("two", rates, 20_000, np.array([0.5, 0.5]))

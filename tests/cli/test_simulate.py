@@ -118,7 +118,7 @@ def test_mistakes_are_one_line(
 def test_rivals_late_rewards_and_values(capsys: pytest.CaptureFixture[str]) -> None:
     names = "thompson,thompson-response,ucb,ucb-response,constant"
     few = ["simulate", "--rates", ".5,.2", "--visitors", "300", "--repetitions", "2"]
-    few += ["--workers", "1", "--policies", names, "--common-random-numbers"]
+    few += ["--workers", "1", "--policies", names]
     assert main([*few, "--delay", "5", "--values", ".25", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     rows = {row["policy"]: row for row in document["policies"]}
@@ -131,7 +131,7 @@ def test_rivals_late_rewards_and_values(capsys: pytest.CaptureFixture[str]) -> N
     ]
     for row in rows.values():
         assert row["reward"]["mean"] == pytest.approx(0.25 * row["clicks"]["mean"])
-    some = [*few[:-3], "--policies", "constant,random", "--values", "2,1", "--value-spread", ".3"]
+    some = [*few[:-2], "--policies", "constant,random", "--values", "2,1", "--value-spread", ".3"]
     assert main(some) == 0
     assert "reward" in capsys.readouterr().out
 

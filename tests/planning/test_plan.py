@@ -218,7 +218,7 @@ def test_bad_input_names_the_argument(argument: str, value: object) -> None:
 
 
 def test_belief_below_the_prior_cannot_be_promised() -> None:
-    with pytest.raises(InvalidArgumentError, match="from the prior"):
+    with pytest.raises(InvalidArgumentError, match=r"max_belief=0\.4: expected the prior"):
         deniable.plan(n_arms=2, horizon=1000, n_segments=1, prior=0.5, max_belief=0.4)
 
 

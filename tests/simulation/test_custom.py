@@ -175,15 +175,15 @@ def test_privacy_costs_clicks() -> None:
     assert [policy.risk_cap for policy in policies] == [math.inf, 0.5, 0.0]
 
 
-def test_learners_meet_the_same_visitors_with_common_random_numbers() -> None:
+def test_learners_meet_the_same_visitors() -> None:
     world = world_of((0.5, 0.5), 2, 400)
     same = [Custom(Greedy, name="a"), Custom(Greedy, name="b")]
-    result = simulate(world, same, repetitions=3, seed=1, workers=1, common_random_numbers=True)
+    result = simulate(world, same, repetitions=3, seed=1, workers=1)
     one, other = (rows.drop("policy") for rows in result.frame.partition_by("policy"))
     assert one.equals(other)
     # Arms that click alike, whatever is shown: every visitor's click is the same for both.
     policies = [Custom(Greedy), Custom(UpperConfidence)]
-    result = simulate(world, policies, repetitions=3, seed=1, workers=1, common_random_numbers=True)
+    result = simulate(world, policies, repetitions=3, seed=1, workers=1)
     greedy, ucb = (rows["clicks"].to_list() for rows in result.frame.partition_by("policy"))
     assert greedy == ucb
     assert result.arms["shows"].to_list()[:4] != result.arms["shows"].to_list()[12:16]

@@ -161,9 +161,7 @@ def test_results_say_how_tables_are_published() -> None:
         Constant(1, growth="service"),
         Dynamic(1, growth=1.5),
     ]
-    result = simulate(
-        _environment(), policies, repetitions=2, workers=1, common_random_numbers=True
-    )
+    result = simulate(_environment(), policies, repetitions=2, workers=1)
     assert result.summary("clicks")["policy"].to_list() == [
         "constant(1)",
         "constant(1, published)",

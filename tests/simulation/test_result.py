@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from deniable import (
@@ -220,3 +221,42 @@ def test_a_mistake_names_its_argument(case: str) -> None:
 
 def test_horizon_and_visitors_are_one_thing() -> None:
     assert Environment([0.3, 0.2], visitors=50).horizon == 50
+
+
+def test_shares_are_of_what_perfect_information_gains() -> None:
+    rates = [[0.5, 0.1], [0.1, 0.3]]
+    world = Environment(
+        rates, 3_000, [0.25, 0.75], changes=[(1_001, np.array(rates)[::-1])], name="one"
+    )
+    policies = [Perfect(), Random(), Constant(1)]
+    result = simulate(world, policies, repetitions=20, seed=3, checkpoints=[1_500], workers=1)
+    shares = {(row["policy"], row["visitors"]): row for row in result.summary("share").to_dicts()}
+    for visitors in (1_500, 3_000):
+        assert shares["perfect", visitors]["mean"] == pytest.approx(1, abs=1e-12)
+        assert abs(shares["random", visitors]["mean"]) < 0.03
+    kept = result.frame.filter(pl.col("policy") == "constant(1)")["regret"].to_list()[1::2]
+    possible = 3_000 * (0.25 * 0.2 + 0.75 * 0.1)  # by hand: half of the gap, in both phases
+    by_hand = 1 - np.array(kept) / possible
+    row = shares["constant(1)", 3_000]
+    assert row["mean"] == pytest.approx(by_hand.mean())
+    assert row["q05"] == pytest.approx(np.quantile(by_hand, 0.05))
+
+
+def test_policies_are_compared_repetition_by_repetition() -> None:
+    worlds = [Environment([0.5, 0.2], 500, name=name) for name in ("first", "second")]
+    cases = [Case(world, policy) for world in worlds for policy in (Constant(1), Random())]
+    result = simulate_many(cases, 30, seed=2, workers=1)
+    compared = result.compare("constant(1)", "random", "regret")
+    assert compared["environment"].to_list() == ["first", "second"]
+    regret = result.frame.partition_by("environment", "policy", as_dict=True)
+    first = (
+        regret["first", "constant(1)"]["regret"] - regret["first", "random"]["regret"]
+    ).to_numpy()
+    row = compared.to_dicts()[0]
+    error = 1.959963984540054 * first.std(ddof=1) / 30**0.5
+    assert row["repetitions"] == 30
+    assert row["difference"] == pytest.approx(first.mean())
+    assert row["high"] - row["difference"] == pytest.approx(error)
+    assert row["high"] < 0
+    with pytest.raises(InvalidArgumentError, match="random"):
+        result.compare("constant(1)", "joint(1)")

@@ -289,37 +289,12 @@ def test_repetitions_policies_and_environments_have_streams_of_their_own(
     first = list(states)
     run_repetition(make_job(worlds[0], Random()), 0, 0)
     assert states[-1] == first[0]  # and the same again from the same arguments
-    for policy in (Random(), Dynamic(1)):
-        run_repetition(make_job(worlds[0], policy, common_random_numbers=True), 0, 0)
-    assert states[-1] == states[-2]
 
 
 def test_budgets_that_differ_have_labels_that_differ() -> None:
     near: list[Simulated] = [Dynamic(2.7288521), Dynamic(2.7288522)]
     result = simulate(PAGE, near, repetitions=1, seed=1, workers=1)
     assert result.frame["policy"].to_list() == ["dynamic(2.7288521)", "dynamic(2.7288522)"]
-
-
-def test_common_random_numbers_bring_the_same_visitors_to_all_policies() -> None:
-    on_the_experiments_clock = {"arm-dynamic", "joint", "pooled"}
-    policies = [
-        policy
-        for policy in _all(2)
-        if policy.name not in on_the_experiments_clock
-        if not isinstance(policy, Custom)  # they share theirs with each other: test_custom.py
-    ]
-
-    def arrivals(common: bool) -> list[int]:
-        result = simulate(
-            PAGE, policies, repetitions=4, seed=1, workers=1, common_random_numbers=common
-        )
-        by_segment = result.arms.group_by("policy", "repetition", "segment").agg(
-            pl.col("shows").sum()
-        )
-        return by_segment.group_by("repetition", "segment").n_unique()["shows"].to_list()
-
-    assert set(arrivals(True)) == {1}
-    assert min(arrivals(False)) > 1
 
 
 def test_a_folder_of_another_budget_is_refused(tmp_path: Path) -> None:

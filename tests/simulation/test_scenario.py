@@ -82,7 +82,6 @@ BAD = [
     ("policies", "random"),
     ("policies", ["softmax"]),
     ("policies", [["random"]]),
-    ("common_random_numbers", "yes"),
     ("changes", 5),
     ("changes", [{"visitor": 5}]),
     ("changes", [{"visitor": 1, "rates": [0.3, 0.2]}]),

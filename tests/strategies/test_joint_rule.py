@@ -45,9 +45,9 @@ def pooled_table(shows: ArrayLike, clicks: ArrayLike, *args: Any, **options: Any
 
 PLAIN_CONSTANTS = np.array(
     [
-        [0.42864453422816745, 0.20298008153973324],
-        [0.4716842773651307, 0.6973487300535648],
-        [0.09967118840670194, 0.09967118840670194],
+        [0.46909355568816613, 0.29769993170411246],
+        [0.4266867698968947, 0.5980803938809485],
+        [0.10421967441493916, 0.10421967441493916],
     ]
 )
 
@@ -318,13 +318,18 @@ def test_fit_gives_every_cell_a_variance() -> None:
     fitted = fit(shows, clicks, relative, variance)
     assert fitted == pytest.approx(base, rel=0.01)
     assert relative == pytest.approx(np.tile(arms[:, None] - 1, 3), abs=0.01)
-    rate = arms[:, None] * base
+    rate = np.maximum(arms, 1)[:, None] * base  # a low rate is taken for an average one
     assert variance == pytest.approx(rate * (1 - rate) / 1e7 / base**2, rel=0.02)
     shows[0, 0] = clicks[0, 0] = clicks[1, 1] = 0
     shows[1, 1] = 5
     fit(shows, clicks, relative, variance)
     assert variance[0, 0] > 1e9
     assert variance[1, 1] > 1  # no click, and yet no certainty
+    # 30 shows without a click are likely at the other arms' rate of .05: two deviations, not more.
+    few = np.array([[30.0], [300.0], [300.0]])
+    relative, variance = np.empty((3, 1)), np.empty((3, 1))
+    fit(few, np.array([[0.0], [15.0], [15.0]]), relative, variance)
+    assert -1.3 < relative[0, 0] / np.sqrt(variance[0, 0]) < -1.1
 
 
 def test_the_counted_numbers_are_normal() -> None:

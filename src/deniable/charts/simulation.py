@@ -58,7 +58,10 @@ def clicks_chart(
     order = [row["policy"] for row in sorted(table, key=lambda row: -row["mean"])]
     base = alt.Chart(
         values(table),
-        title=f"{value.capitalize()} of {horizon:,} visitors",
+        title=alt.TitleParams(
+            f"{value.capitalize()} of {horizon:,} visitors",
+            subtitle="thick: 95% interval of the mean; thin: 95% of the runs",
+        ),
         width=WIDTH,
         height=HEIGHT,
     ).encode(

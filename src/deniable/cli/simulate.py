@@ -67,13 +67,6 @@ def simulate(
     kernel: Annotated[
         str | None, typer.Option(help="leap, or step to simulate visitor by visitor.")
     ] = None,
-    common: Annotated[
-        bool,
-        typer.Option(
-            "--common-random-numbers",
-            help="Use the same random numbers for all policies and budgets.",
-        ),
-    ] = False,
     delay: Annotated[
         int | None, typer.Option(help="Number of visitors after which a reward is known.")
     ] = None,
@@ -116,7 +109,6 @@ def simulate(
         "repetitions": repetitions,
         "seed": seed,
         "kernel": kernel,
-        "common_random_numbers": common or None,
         "delay": delay,
         "values": _one_or_more(_numbers("values", values)),
         "value_spread": value_spread,
@@ -179,7 +171,6 @@ def _run(
             progress=progress,
             folder=resume,
             by_arm=False,
-            common_random_numbers=scenario.common_random_numbers,
         )
 
 
@@ -201,7 +192,7 @@ def _at_horizon(scenario: Scenario, result: SimulationResult, value: str) -> pl.
 def _document(scenario: Scenario, result: SimulationResult) -> JsonObject:
     from deniable.simulation.results import VALUES
 
-    keys = ("mean", "low", "high", "median", "q25", "q75", "q025", "q975")
+    keys = ("mean", "low", "high", "median", "q25", "q75", "q025", "q05", "q975")
     found = {value: _at_horizon(scenario, result, value).to_dicts() for value in VALUES}
     rows = [
         {
@@ -227,11 +218,11 @@ def _print(scenario: Scenario, result: SimulationResult) -> None:
     regret = _at_horizon(scenario, result, "regret").to_dicts()
     rows = []
     for one, other in zip(clicks, regret, strict=True):
-        found = (one["mean"], one["high"] - one["mean"], one["median"], other["mean"])
+        found = (one["mean"], one["high"] - one["mean"], one["q05"], one["median"], other["mean"])
         rows.append((one["policy"], *map(_rounded, found)))
     print_table(
         f"{world.name}: {world.horizon:,} visitors, {scenario.repetitions:,} repetitions",
-        ("policy", value, "±95%", "median", "regret"),
+        ("policy", value, "±95%", "5% quantile", "median", "regret"),
         rows,
     )
 

@@ -16,7 +16,7 @@ from deniable.planning.report import clock_words
 from deniable.privacy.belief import highest_belief
 from deniable.privacy.exploration import exhaustion_clock
 from deniable.report.content import Section, section
-from deniable.report.html import sections_html
+from deniable.report.html import sections_html, text_html
 from deniable.strategies.arm_budgets import ArmConstant, ArmDynamic
 from deniable.theory.arm_specific import (
     arm_specific_constant_regret,
@@ -104,9 +104,9 @@ class ArmPlan:
 
         return arm_plan_chart(budgets=self.budgets, horizon=self.horizon, prior=self.prior)
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str:
         if not is_installed("altair"):
-            return None
+            return text_html(self)
         return sections_html(arm_plan_sections(self), self.chart())
 
 

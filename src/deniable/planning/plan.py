@@ -165,12 +165,12 @@ class Plan:
 
         return plan_chart(self)
 
-    def _repr_html_(self) -> str | None:
-        if not is_installed("altair"):
-            return None
+    def _repr_html_(self) -> str:
         from deniable.planning.report import plan_sections
-        from deniable.report.html import sections_html
+        from deniable.report.html import sections_html, text_html
 
+        if not is_installed("altair"):
+            return text_html(self)
         return sections_html(plan_sections(self), self.chart())
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -214,10 +215,10 @@ class Allocation:
         size = f"{self.portfolio.size:,} experiments, firm budget {self.firm_budget:g}"
         return f"Allocation({size}: regret {self.total_regret:,.0f})"
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str:
         """Render a table and the chart for notebooks."""
         if not is_installed("altair"):
-            return None
+            return f"<p>{escape(repr(self))}</p>"
         from deniable.charts.portfolio import allocation_html
 
         return allocation_html(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from typing import TYPE_CHECKING
 
 from deniable.report.content import Block, Section
@@ -67,6 +68,11 @@ def is_kind(block: Block, name: str) -> bool:
 def page_html(page: Page) -> str:
     """Render a page."""
     return environment().get_template("report.html").render(page=page)
+
+
+def text_html(value: object) -> str:
+    """Render a value's repr, for notebooks without charts."""
+    return f"<p>{escape(repr(value))}</p>"
 
 
 def sections_html(sections: Sequence[Section], chart: ChartType) -> str:

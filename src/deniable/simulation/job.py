@@ -85,8 +85,6 @@ def make_job(
     horizon: int | None = None,
     checkpoints: Sequence[int] | None = None,
     kernel: Kernel = "leap",
-    *,
-    common_random_numbers: bool = False,
 ) -> SimulationJob:
     """Create the job of one policy in one environment.
 
@@ -96,7 +94,6 @@ def make_job(
         horizon: T, if different from the environment's.
         checkpoints: visitors at which to record counts; always includes the horizon.
         kernel: "leap", or "step" for visitor by visitor.
-        common_random_numbers: whether all policies start from the same random numbers.
     """
     _check_kinds(environment, policy)
     end = environment.horizon if horizon is None else horizon
@@ -106,14 +103,16 @@ def make_job(
     points = {check.whole("checkpoints", point, 1, end) for point in points_of(checkpoints)}
     points |= {start for start in environment.starts if 0 < start < end} | {end}
     ordered = np.array(sorted(points), dtype=np.int64)
-    # Use the policy's name, not its label: a budget that differs in its last bit, as solvers'
-    # budgets do between machines, must not change the random numbers.
-    stream = environment.name if common_random_numbers else f"{environment.name}\0{policy.name}"
     phases = environment.phase_at(ordered)
+    rule = _rule(environment, policy, end, phases)
+    # Learners share their visitors. Else use the policy's name, not its label: a budget that differs
+    # in its last bit, as solvers' budgets do between machines, must not change the random numbers.
+    shared = isinstance(rule, LearnerRule)
+    stream = environment.name if shared else f"{environment.name}\0{policy.name}"
     changing = len(environment.changes) > 0
     return SimulationJob(
         key=zlib.crc32(stream.encode()),
-        rule=_rule(environment, policy, end, phases),
+        rule=rule,
         # Writable, as after unpickling, so that there is only one compilation.
         rates=np.array(environment.rates, order="C"),
         arrival=_cumulated(environment.shares),

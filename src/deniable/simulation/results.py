@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
     from altair.typing import ChartType
 
-VALUES = ("clicks", "reward", "regret")
+VALUES = ("clicks", "reward", "regret", "share")
 KEYS = ("environment", "policy", "risk_cap", "visitors")
 _NORMAL_95 = 1.959963984540054
 _ROWS, _CHARTS = 100, 6  # shown in a notebook
@@ -61,17 +61,16 @@ class SimulationResult:
         """Summarise by policy and checkpoint: mean with 95% interval, median, quartiles, 95% range.
 
         Args:
-            value: "clicks", "reward" or "regret".
+            value: "clicks", "reward", "regret", or "share": of what perfect information gains over
+                random arms.
 
         Returns:
             Columns environment, policy, risk_cap, visitors, repetitions, mean, low, high (the
-            normal 95% interval of the mean), median, q25, q75, q025, q975.
+            normal 95% interval of the mean), median, q25, q75, q025, q05, q975.
         """
         import polars as pl
 
-        if value not in VALUES:
-            raise InvalidArgumentError("value", value, "one of " + ", ".join(VALUES))
-        column = pl.col(value)
+        column = self._value(value)
         error = _NORMAL_95 * column.std().fill_null(0.0) / pl.len().sqrt()
         return self.frame.group_by(KEYS, maintain_order=True).agg(
             repetitions=pl.len(),
@@ -82,8 +81,62 @@ class SimulationResult:
             q25=column.quantile(0.25, "linear"),
             q75=column.quantile(0.75, "linear"),
             q025=column.quantile(0.025, "linear"),
+            q05=column.quantile(0.05, "linear"),
             q975=column.quantile(0.975, "linear"),
         )
+
+    def compare(self, policy: str, other: str, value: str = "clicks") -> pl.DataFrame:
+        """Return a policy's mean minus another's at the horizon, paired by repetition.
+
+        Args:
+            policy: label of the policy, such as "joint(1)".
+            other: label of the one to compare it with.
+            value: as in `summary`.
+
+        Returns:
+            A row for each environment: environment, repetitions, difference, low, high (95%).
+        """
+        import polars as pl
+
+        labels = [each.label for each in self.policies]
+        for argument, label in (("policy", policy), ("other", other)):
+            if label not in labels:
+                raise InvalidArgumentError(argument, label, "one of " + ", ".join(labels))
+        keys = ["environment", "repetition"]
+        rows = self.final.with_columns(self._value(value).alias("value"))
+        one, two = (rows.filter(pl.col("policy") == label) for label in (policy, other))
+        paired = one.join(two, on=keys, how="inner", suffix="_other")
+        difference = pl.col("value") - pl.col("value_other")
+        error = _NORMAL_95 * difference.std().fill_null(0.0) / pl.len().sqrt()
+        return paired.group_by("environment", maintain_order=True).agg(
+            repetitions=pl.len(),
+            difference=difference.mean(),
+            low=difference.mean() - error,
+            high=difference.mean() + error,
+        )
+
+    def _value(self, name: str) -> pl.Expr:
+        import polars as pl
+
+        if name not in VALUES:
+            raise InvalidArgumentError("value", name, "one of " + ", ".join(VALUES))
+        if name != "share":
+            return pl.col(name)
+        keys = [
+            (world.name, visitors)
+            for world in self.environments
+            for visitors in self.frame.filter(pl.col("environment") == world.name)["visitors"]
+            .unique()
+            .to_list()
+        ]
+        worlds = {world.name: world for world in self.environments}
+        possible = pl.coalesce(
+            pl.when((pl.col("environment") == name) & (pl.col("visitors") == visitors)).then(
+                random_regret(worlds[name], visitors)
+            )
+            for name, visitors in keys
+        )
+        return 1 - pl.col("regret") / possible
 
     @property
     def final(self) -> pl.DataFrame:
@@ -134,6 +187,18 @@ class SimulationResult:
         except MissingExtraError:
             charts = []
         return summary_html(table, charts)
+
+
+def random_regret(environment: Environment, visitors: int) -> float:
+    """Return the regret of random arms: what perfect information gains over them.
+
+    >>> random_regret(Environment([0.3, 0.1], horizon=1000), 1000)
+    100.0
+    """
+    starts = np.minimum(environment.starts, visitors)
+    lengths = np.diff(starts, append=visitors)
+    by_phase = environment.phase_gaps.mean(axis=1) @ environment.shares
+    return float(lengths @ by_phase)
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,7 +66,6 @@ def simulate(
     progress: Progress = no_progress,
     folder: str | PathLike[str] | None = None,
     by_arm: bool = True,
-    common_random_numbers: bool = False,
 ) -> SimulationResult:
     """Run each policy in the environment.
 
@@ -86,11 +85,6 @@ def simulate(
         progress: called as repetitions finish; see `progress_bar`.
         folder: store finished batches here and resume from them.
         by_arm: also return counts by segment and arm.
-        common_random_numbers: start all policies from the same random numbers, so that differences
-            between them are less noisy. With the leap kernel the same visitors arrive in each
-            segment (except for policies that use the experiment's clock), but clicks differ. Custom
-            policies share a different set of numbers, with each other: their visitors also click
-            alike.
 
     >>> from deniable.strategies.constant import Constant
     >>> page = Environment([0.324, 0.295], horizon=10**8)
@@ -111,7 +105,6 @@ def simulate(
         progress=progress,
         folder=folder,
         by_arm=by_arm,
-        common_random_numbers=common_random_numbers,
     )
 
 
@@ -126,13 +119,12 @@ def simulate_many(
     progress: Progress = no_progress,
     folder: str | PathLike[str] | None = None,
     by_arm: bool = False,
-    common_random_numbers: bool = False,
 ) -> SimulationResult:
     """Run many cases at once, as one pool of work; arguments as in `simulate`.
 
     A case's random numbers depend on its environment's name, its policy's name, the seed and the
-    repetition, but on no other case of the run. Policies that differ only in their budget therefore
-    start from the same random numbers.
+    repetition, but on no other case of the run. Learners of `Custom` all meet the same visitors, who
+    click alike.
 
     >>> from deniable.strategies.benchmarks import Random
     >>> pages = [Environment([0.3, 0.2], horizon=10, name=name) for name in ("first", "second")]
@@ -144,7 +136,7 @@ def simulate_many(
     count = check.whole("repetitions", repetitions, 1)
     entropy = check.whole("seed", seed, 0)
     used = None if workers is None else check.whole("workers", workers, 1)
-    jobs = _jobs(listed, kernel, common_random_numbers)
+    jobs = _jobs(listed, kernel)
     if not isinstance(folder, str | PathLike | None):
         raise InvalidArgumentError("folder", folder, "a path")
     if not callable(progress):
@@ -180,7 +172,7 @@ def _cases(cases: Iterable[Case]) -> list[Case]:
     return listed
 
 
-def _jobs(cases: Sequence[Case], kernel: Kernel, common: bool) -> list[SimulationJob]:
+def _jobs(cases: Sequence[Case], kernel: Kernel) -> list[SimulationJob]:
     if not cases:
         raise InvalidArgumentError("policies", [], "1 or more policies")
     jobs = [
@@ -190,7 +182,6 @@ def _jobs(cases: Sequence[Case], kernel: Kernel, common: bool) -> list[Simulatio
             case.horizon,
             case.checkpoints,
             kernel,
-            common_random_numbers=common,
         )
         for case in cases
     ]

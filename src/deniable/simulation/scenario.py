@@ -70,7 +70,6 @@ DEFAULTS: JsonObject = {
     "seed": 0,
     "checkpoints": [],
     "kernel": "leap",
-    "common_random_numbers": False,
     "changes": [],
     "delay": 0,
     "values": 1.0,
@@ -99,7 +98,6 @@ class Scenario:
         seed: random seed.
         checkpoints: visitors at which to record counts, in addition to the horizon.
         kernel: "leap" or "step".
-        common_random_numbers: whether all policies start from the same random numbers.
     """
 
     environment: Environment
@@ -108,7 +106,6 @@ class Scenario:
     seed: int
     checkpoints: tuple[int, ...]
     kernel: Kernel
-    common_random_numbers: bool
 
 
 def read_scenario(path: str | PathLike[str]) -> Scenario:
@@ -172,14 +169,7 @@ def make_scenario(values: Mapping[str, Any]) -> Scenario:
             for point in _list("checkpoints", filled["checkpoints"])
         ),
         kernel=kernel,
-        common_random_numbers=_flag("common_random_numbers", filled["common_random_numbers"]),
     )
-
-
-def _flag(argument: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidArgumentError(argument, value, "true or false")
-    return value
 
 
 def _environment(values: Mapping[str, Any], visitors: int) -> Environment:

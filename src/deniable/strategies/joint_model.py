@@ -196,7 +196,8 @@ def fit(
     for a in range(n_arms):
         for s in range(n_segments):
             seen = shows[a, s]
-            rate = min(arms[a] * factors[s], 0.95)
+            # An arm without luck so far is not known better than one of average rate.
+            rate = max(min(arms[a] * factors[s], 0.95), base[s])
             if seen > 0.0:
                 relative[a, s] = clicks[a, s] / (seen * base[s]) - 1.0
                 variance[a, s] = rate * (1.0 - rate) / seen / base[s] ** 2

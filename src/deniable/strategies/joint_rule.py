@@ -20,8 +20,8 @@ from deniable.strategies.rules import LARGEST
 
 TUNING = Tuning(
     samples=8.0,
-    curiosity=0.3,
-    own_curiosity=0.7,
+    curiosity=0.6,
+    own_curiosity=0.35,
     keep=0.05,
     doubt_rising=2.0,
     doubt=2.0,
@@ -158,7 +158,7 @@ def _tuned(tuning: Tuning, n_arms: int, n_segments: int) -> Tuning:
     if 2 < n_arms <= MOST_ARMS:
         # With many arms the dynamic table spends most of its visitors on arms that nobody needs.
         return tuning._replace(
-            own_curiosity=1.0,
+            own_curiosity=0.5,
             wary_draws=4.0,
             dynamic_part=2 / n_arms,
             lean=1.0,

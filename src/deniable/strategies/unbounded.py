@@ -167,7 +167,8 @@ def relative_rates(shows: FloatArray, clicks: FloatArray) -> tuple[FloatArray, F
         arms = (clicks.sum(axis=0) + 1) / ((shows * factors).sum(axis=0) + 1 / overall)
         factors = (clicks.sum(axis=1) + 4)[:, None] / ((shows * arms).sum(axis=1) + 4)[:, None]
     base = np.minimum(overall * factors, 0.95)
-    rate = np.minimum(arms * factors, 0.95)
+    # An arm without luck so far is not known better than one of average rate.
+    rate = np.maximum(np.minimum(arms * factors, 0.95), base)
     relative = np.where(shows > 0, clicks / (np.maximum(shows, 1) * base) - 1, 0.0)
     return relative, shows * base**2 / (rate * (1 - rate))
 
