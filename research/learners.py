@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from deniable.datasets import RECOMMENDATION_COUNTS, first_rates
 from deniable.privacy.epochs import simulated_epochs
@@ -39,7 +39,7 @@ class Case:
 
     Attributes:
         name: cases of the same name are reported together.
-        rates: (K, J).
+        rates: (K, J), as drawn.
         horizon: T.
         shares: of the rows, (J,).
         budget: of the strategies that have one.
@@ -59,8 +59,8 @@ class Case:
     @property
     def world(self) -> Environment:
         """The environment of it."""
-        changes = [] if self.later is None else [(self.horizon // 2 + 1, self.later)]
-        return Environment(self.rates, self.horizon, self.shares, changes=changes)
+        changes = [] if self.later is None else [(self.horizon // 2 + 1, self.later.T)]
+        return Environment(self.rates.T, self.horizon, self.shares, changes=changes)
 
 
 def _even(rates: Array | Sequence[Sequence[float]]) -> tuple[Array, Array]:
@@ -271,18 +271,17 @@ def _one_row(case: Case, tuning: Tuning) -> NextTable:
 
 def unbounded(case: Case) -> NextTable:
     """A bandit for each row, pooled as far as rows are alike."""
-    rows = case.rates.shape[1]
-    return lambda shows, clicks: np.ascontiguousarray(
-        unbounded_table(shows.T, clicks.T, case.horizon, contexts=rows).T
-    )
+    rows = case.shares.size
+    return lambda shows, clicks: unbounded_table(shows, clicks, case.horizon, contexts=rows)
 
 
 def together(case: Case) -> NextTable:
     """The same learner where rows are ignored."""
 
-    def table(shows: Array, clicks: Array) -> Array:
-        row = unbounded_table([shows.sum(axis=1)], [clicks.sum(axis=1)], case.horizon)
-        return np.repeat(row.T, shows.shape[1], axis=1)
+    def table(shows: ArrayLike, clicks: ArrayLike) -> Array:
+        seen, clicked = np.sum(shows, axis=0), np.sum(clicks, axis=0)
+        row = unbounded_table([seen], [clicked], case.horizon)
+        return np.repeat(row, case.shares.size, axis=0)
 
     return table
 
@@ -290,14 +289,10 @@ def together(case: Case) -> NextTable:
 def alone(case: Case) -> NextTable:
     """The same learner for each row alone."""
 
-    def table(shows: Array, clicks: Array) -> Array:
+    def table(shows: ArrayLike, clicks: ArrayLike) -> Array:
         ends = case.horizon * case.shares
-        return np.concatenate(
-            [
-                unbounded_table([s], [c], end)
-                for s, c, end in zip(shows.T, clicks.T, ends, strict=True)
-            ]
-        ).T.copy()
+        rows = zip(np.asarray(shows), np.asarray(clicks), ends, strict=True)
+        return np.concatenate([unbounded_table([s], [c], end) for s, c, end in rows])
 
     return table
 
@@ -333,12 +328,13 @@ def share(case: Case, learner: str, number: int, repetition: int) -> float:
         shows, _ = run_from(job, state)
     else:
         place = Setting(job.rates.copy(), job.arrival, job.checkpoints, state, job.rates_until)
-        epochs = simulated_epochs(*case.rates.shape)
+        n_arms, n_rows = case.rates.shape
+        epochs = simulated_epochs(n_arms, n_rows)
         shows, _ = run_epochs(True, epochs, LEARNERS[learner](case), place)
     new = np.diff(shows, axis=0, prepend=0)
-    lost = float((new * world.phase_gaps.transpose(0, 2, 1)).sum())
+    lost = float((new * world.phase_gaps).sum())
     visitors = np.diff(job.checkpoints, prepend=0)
-    by_rows = float(visitors @ (world.phase_gaps.mean(axis=1) @ world.shares))
+    by_rows = float(visitors @ (world.phase_gaps.mean(axis=2) @ world.shares))
     possible = by_rows if case.possible is None else case.possible * case.horizon
     return 100 * (by_rows - lost) / possible
 

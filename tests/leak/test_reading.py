@@ -315,3 +315,57 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InvalidArgumentError):
         measure_leak(path)
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+class Column:
+    """What is read of a pandas column: objects, some of them missing."""
+
+    def __init__(self, cells: list[object]) -> None:
+        self.cells = cells
+
+    def astype(self, kind: type) -> Column:
+        assert kind is object
+        return self
+
+    def notna(self) -> list[bool]:
+        return [cell == cell for cell in self.cells]
+
+    def where(self, kept: list[bool], other: None) -> Column:
+        pairs = zip(self.cells, kept, strict=True)
+        return Column([cell if keep else other for cell, keep in pairs])
+
+    def tolist(self) -> list[object]:
+        return self.cells
+
+
+class PandasLike:
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self.columns = frame.columns
+        self._frame = frame
+
+    def items(self) -> list[tuple[str, Column]]:
+        missing = float("nan")
+        return [
+            (name, Column([missing if cell is None else cell for cell in self._frame[name]]))
+            for name in self.columns
+        ]
+
+
+def test_a_frame_is_measured_as_its_file_is(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "kind": ["a", "b", None, "a"] * 50,
+            "shown": ["x", "y", "x", "y"] * 50,
+            "clicks": [1, 0, 1, 0] * 50,
+        }
+    )
+    frame.write_parquet(tmp_path / "log.parquet")
+    expected = measure_leak(tmp_path / "log.parquet", columns={"segment": "kind"}).to_dict()
+    for given in (frame, frame.lazy(), PandasLike(frame)):
+        measured = measure_leak(given, segment="kind").to_dict()
+        assert measured.pop("file") == "DataFrame"
+        assert measured == {key: value for key, value in expected.items() if key != "file"}
+    with pytest.raises(InvalidArgumentError, match="a path, or a DataFrame"):
+        measure_leak(5)
+    with pytest.raises(InvalidArgumentError, match="one of the roles segment"):
+        measure_leak(frame, segments="kind")

@@ -226,9 +226,9 @@ def test_horizon_and_visitors_are_one_thing() -> None:
 def test_shares_are_of_what_perfect_information_gains() -> None:
     rates = [[0.5, 0.1], [0.1, 0.3]]
     world = Environment(
-        rates, 3_000, [0.25, 0.75], changes=[(1_001, np.array(rates)[::-1])], name="one"
+        rates, 3_000, [0.25, 0.75], changes=[(1_001, np.array(rates)[:, ::-1])], name="one"
     )
-    policies = [Perfect(), Random(), Constant(1)]
+    policies: list[Simulated] = [Perfect(), Random(), Constant(1)]
     result = simulate(world, policies, repetitions=20, seed=3, checkpoints=[1_500], workers=1)
     shares = {(row["policy"], row["visitors"]): row for row in result.summary("share").to_dicts()}
     for visitors in (1_500, 3_000):

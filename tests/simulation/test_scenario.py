@@ -10,6 +10,7 @@ import pytest
 from deniable.errors import InvalidArgumentError
 from deniable.simulation.scenario import DEFAULTS, KEYS, make_scenario, read_scenario
 
+
 @pytest.mark.parametrize("line", ["rates = [.3, .2]", "visitors = 10k"])
 def test_toml_says_how_it_writes_numbers(line: str, tmp_path: Path) -> None:
     path = tmp_path / "page.toml"

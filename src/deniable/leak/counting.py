@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.leak.columns import Columns, find_columns
-from deniable.leak.files import LogFile, open_log
+from deniable.leak.files import LogFile, as_file, open_log
 from deniable.leak.folds import FOLDS, MOMENTS, added, halves
 from deniable.leak.reading import KEYS, batches
 from deniable.leak.visitors import VisitorFiles
@@ -207,7 +206,7 @@ class _Exposures:
 
 @contextmanager
 def counted_log(
-    path: str | Path,
+    path: Any,
     columns: Mapping[str, str | None] | None,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[LogFile, Columns, Tally, VisitorFiles | None]]:
@@ -216,10 +215,11 @@ def counted_log(
     Raises:
         InvalidArgumentError: the file, a column or values cannot be used.
     """
-    log = open_log(path)
-    found = find_columns(log.header, columns, log.keys)
-    with VisitorFiles() if found.visitor is not None else nullcontext() as files:
-        yield log, found, count_log(batches(log, found), found, files, progress), files
+    with as_file(path) as file:
+        log = open_log(file)
+        found = find_columns(log.header, columns, log.keys)
+        with VisitorFiles() if found.visitor is not None else nullcontext() as files:
+            yield log, found, count_log(batches(log, found), found, files, progress), files
 
 
 def count_log(

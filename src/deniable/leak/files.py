@@ -7,10 +7,12 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Literal, cast
 
 from deniable.errors import InvalidArgumentError
 
@@ -102,6 +104,34 @@ def open_log(path: str | Path) -> LogFile:
     header = _csv_header(source.name, start, separator)
     keys = _csv_keys(text, header, separator)
     return LogFile(source, "CSV", header, keys, separator, compressed)
+
+
+@contextmanager
+def as_file(log: Any) -> Iterator[Path]:
+    """Yield a log's path; a DataFrame of Polars or pandas is written to a temporary file.
+
+    Raises:
+        InvalidArgumentError: it is neither.
+    """
+    if isinstance(log, str | PathLike):
+        yield Path(log)
+        return
+    import polars as pl
+
+    frame = log.collect() if isinstance(log, pl.LazyFrame) else log
+    if not isinstance(frame, pl.DataFrame):
+        if not all(hasattr(frame, name) for name in ("columns", "items")):
+            raise InvalidArgumentError("path", log, "a path, or a DataFrame of Polars or pandas")
+        # Missing cells of pandas (NaN, NaT, NA) become None; its own conversion needs PyArrow.
+        cells = {
+            str(name): column.astype(object).where(column.notna(), None).tolist()
+            for name, column in frame.items()
+        }
+        frame = pl.DataFrame(cells, infer_schema_length=None)
+    with TemporaryDirectory(prefix="deniable-leak-") as folder:
+        path = Path(folder) / "DataFrame"
+        frame.write_parquet(path)
+        yield path
 
 
 def json_pieces(log: LogFile) -> Iterator[bytes]:

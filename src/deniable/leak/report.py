@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deniable import _validation as check
 from deniable._extras import require
@@ -14,7 +13,7 @@ from deniable._types import JsonObject
 from deniable.analysis.worth import Worth
 from deniable.errors import InvalidArgumentError
 from deniable.leak.budgets import BUDGETS, BudgetEffect, budget_effects, todays_reward
-from deniable.leak.columns import Columns
+from deniable.leak.columns import NAMES, Columns
 from deniable.leak.counting import Counts, Tally, counted_log
 from deniable.leak.joint import CombinedLeak, measure_jointly
 from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, measure
@@ -168,22 +167,24 @@ class Leak:
 
 
 def measure_leak(
-    path: str | Path,
+    path: Any,  # pandas is not a dependency
     *,
     columns: Mapping[str, str | None] | None = None,
     confidence: float = 0.95,
     budgets: Sequence[float] = BUDGETS,
     progress: Callable[[int], None] | None = None,
+    **words: str | None,
 ) -> Leak:
-    """Measure what an exposure log reveals to a tracker; reads CSV, Parquet and JSON Lines.
+    """Measure what an exposure log reveals to a tracker.
 
     Args:
-        path: the log.
+        path: the log: a CSV, Parquet or JSON-lines file, or a DataFrame of Polars or pandas.
         columns: role -> column, to override guessing by name; roles are segment, variant, visitor,
             time, count, reward, propensity, experiment.
         confidence: confidence with which all limits hold simultaneously.
         budgets: budgets to compare, in nats.
         progress: callback that receives the number of rows read.
+        words: columns by role, as on the command line: `segment="tier"`.
 
     Raises:
         InvalidArgumentError: the file, a column or values cannot be used.
@@ -197,7 +198,10 @@ def measure_leak(
         raise InvalidArgumentError("confidence", confidence, "a number above 0, below 1")
     require("polars", extra="data")
     considered = tuple(check.nonnegative("budgets", list(budgets)).tolist())
-    with counted_log(path, columns, progress) as (log, found, tally, files):
+    for word in words:
+        if word not in NAMES:
+            raise InvalidArgumentError(word, words[word], f"one of the roles {', '.join(NAMES)}")
+    with counted_log(path, {**(columns or {}), **words}, progress) as (log, found, tally, files):
         usable = [counts for counts in tally.experiments if counts.informative]
         if not usable:
             _refuse(tally, found)

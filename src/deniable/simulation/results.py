@@ -197,7 +197,7 @@ def random_regret(environment: Environment, visitors: int) -> float:
     """
     starts = np.minimum(environment.starts, visitors)
     lengths = np.diff(starts, append=visitors)
-    by_phase = environment.phase_gaps.mean(axis=1) @ environment.shares
+    by_phase = environment.phase_gaps.mean(axis=2) @ environment.shares
     return float(lengths @ by_phase)
 
 
