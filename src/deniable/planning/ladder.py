@@ -1,0 +1,283 @@
+"""The ladder: what each step towards personalising brings and risks, the cheapest first.
+
+1. One bandit for everybody. 2. A bandit for each context, which trackers know anyway. 3. Each segment its
+best arm on visits that nobody observes. 4. One label for life. 5. The joint strategy on segments. No
+privacy is the ceiling. Steps build on each other: contexts serve the label step too, and unobserved
+visits every later step. The joint strategy reads segments, not contexts.
+
+Arms differ by 1 - c - h for everybody, by c between contexts and by h between segments, as parts of one
+variance. Rows (contexts, labels, both, or segments) show a part of it; a bandit on rows gains what the
+surface of expected gains says of segments that differ as much and are as alike on average.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from sys import float_info
+
+import numpy as np
+
+from deniable import _validation as check
+from deniable._formatting import counted, short_percent
+from deniable._validation import FloatArray
+from deniable.errors import InvalidArgumentError
+from deniable.expectations.expected import expected_loss
+from deniable.expectations.labels import WITHOUT_LIMIT
+from deniable.expectations.prior import Prior
+from deniable.expectations.surface import PERFECT, POOLED, RANDOM
+from deniable.masks.limit import best_groups, group_channel, label_limit, labels_alike
+from deniable.planning.experiment import PlannedExperiment
+from deniable.planning.labels import label_step
+from deniable.privacy.belief import highest_belief
+from deniable.strategies import STRATEGIES
+
+NEAR_BEST = 0.02
+"""A step whose clicks are within this share of the best step's is as good."""
+
+MOST_CONTEXTS = 50
+
+
+@dataclass(frozen=True)
+class LadderStep:
+    """One step.
+
+    Attributes:
+        step: "one bandit", "contexts", "unobserved", "label", "joint" or "no privacy".
+        title: its name for people.
+        clicks: expected, of all visitors; None if the step does not apply.
+        more: clicks beyond those of one bandit for everybody; None if it does not apply.
+        budget: in nats; None for "no privacy".
+        belief: the strongest belief that a tracker can reach; 1 for "no privacy".
+        sentence: what it does and risks, or why it does not apply.
+    """
+
+    step: str
+    title: str
+    clicks: float | None
+    more: float | None
+    budget: float | None
+    belief: float
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """All steps of an experiment, at one limit.
+
+    Attributes:
+        steps: the five steps, then no privacy.
+        recommended: the lowest step whose clicks are within `NEAR_BEST` of the best step's.
+        limit: the budget of the private steps, in nats.
+        sentence: what to do, compared with one bandit for everybody and with no privacy.
+        on_surface: whether all figures are within what the surface of expected gains covers.
+    """
+
+    steps: tuple[LadderStep, ...]
+    recommended: str
+    limit: float
+    sentence: str
+    on_surface: bool
+
+    def __getitem__(self, step: str) -> LadderStep:
+        """Return a step by its name."""
+        return next(one for one in self.steps if one.step == step)
+
+
+def ladder(
+    planned: PlannedExperiment,
+    rate_prior: Prior,
+    limit: float,
+    *,
+    belief_before: float = 0.2,
+    experiments: int = 1,
+    contexts: int = 1,
+    by_context: float = 0.0,
+    unobserved: float = 0.0,
+) -> Ladder:
+    """Return the ladder of an experiment; figures are approximate.
+
+    Args:
+        planned: the experiment.
+        rate_prior: what is known about its click rates.
+        limit: the budget of the private steps, in nats.
+        belief_before: the tracker's prior belief.
+        experiments: the number of experiments that a visitor meets; they share the budget.
+        contexts: C, the number of values of what trackers know anyway; 1 for none.
+        by_context: c, the part of the variance of the arms that differs by context.
+        unobserved: share of the visits that no third party observes.
+
+    >>> planned = PlannedExperiment(n_arms=5, horizon=100_000, n_segments=4)
+    >>> found = ladder(planned, Prior(0.05, 0.2, 0.8), 3, experiments=20)
+    >>> found.recommended, round(found["label"].more), round(found["no privacy"].more)
+    ('label', 183, 280)
+    """
+    own = rate_prior.heterogeneity
+    if own + by_context > 1 + 1e-9:
+        allowed = f"at most {1 - own:.4g}: what differs by segment differs by no context"
+        raise InvalidArgumentError("by_context", by_context, allowed)
+    share = check.single("unobserved", check.probability("unobserved", unobserved))
+    world = _World(planned, rate_prior, contexts, by_context)
+    sizes = world.sizes
+    watched = max(1, round(planned.horizon * (1 - share)))
+    hidden = planned.horizon - watched
+
+    several = planned.n_segments > 1
+    apart = world.clicks(hidden, np.eye(sizes.size)) if hidden and several else 0.0
+    alone = world.blind(planned.horizon, POOLED)
+    by_x = world.clicks(watched, np.ones((sizes.size, 1)))
+    base = world.blind(watched, POOLED) if contexts == 1 else by_x
+    channel = group_channel(best_groups(sizes, limit, own), limit)
+    belief = float(highest_belief(belief_before, limit))
+    most = f"a tracker who gives a segment {short_percent(belief_before)} becomes at most {belief:.1%} sure"
+    elsewhere = "a bandit for each context" if contexts > 1 else "one bandit for everybody"
+    no_segments = "" if several else "There is one segment: nothing to personalise by."
+    no_budget = no_segments or ("" if limit > 0 else "The limit on beliefs leaves no budget.")
+    too_large = "" if STRATEGIES["joint"].fits(planned.n_arms, planned.n_segments) else (
+        "The joint strategy is not served with so many arms or segments."
+    )  # fmt: skip
+    met = f"all {experiments:,} experiments" if experiments > 1 else "every experiment"
+    private = "" if no_budget else f"at budget {limit:.3g}, {most}"
+
+    def label() -> float:
+        return world.clicks(watched, channel) + apart
+
+    def joint() -> float:
+        return world.joint(watched, limit, experiments) + apart
+
+    rows = (
+        ("one bandit", "One bandit for everybody", 0.0, "", lambda: alone,
+         "Learns which arm is best for all. No risk, and nothing to sign."),
+        ("contexts", "What trackers know anyway", 0.0,
+         "" if contexts > 1 else "No contexts are given, such as the device or the country.",
+         lambda: world.clicks(planned.horizon, np.ones((sizes.size, 1))),
+         f"A bandit for each of {contexts} contexts. No risk."),
+        ("unobserved", "Visits that nobody observes", 0.0,
+         no_segments or ("" if hidden else "No share of unobserved visits is given."),
+         lambda: base + apart,
+         f"Each segment its best arm on {short_percent(share)} of the visits, {elsewhere} on the "
+         "others. No risk."),
+        ("label", "One label for life", limit, no_budget, label,
+         f"One private label for {met}; {private}."),
+        ("joint", "Joint, on segments", limit, no_budget or too_large, joint,
+         f"{'This experiment alone' if experiments == 1 else f'{experiments:,} experiments divide the budget'}; "
+         f"{private}."),
+        ("no privacy", "No privacy", None, no_segments,
+         lambda: world.clicks(planned.horizon, np.eye(sizes.size)),
+         "Each segment its best arm: the arm gives the segment away. The ceiling, not an offer."),
+    )  # fmt: skip
+    steps = tuple(
+        LadderStep(
+            name,
+            title,
+            None if reason else make(),
+            None if reason else make() - alone,
+            budget,
+            1.0 if budget is None else float(highest_belief(belief_before, budget)),
+            reason or sentence,
+        )
+        for name, title, budget, reason, make, sentence in rows
+    )
+    offered = [step for step in steps[:-1] if step.clicks is not None]
+    best = max(step.clicks or 0.0 for step in offered)
+    chosen = next(step for step in offered if (step.clicks or 0.0) >= (1 - NEAR_BEST) * best)
+    return Ladder(steps, chosen.step, limit, _headline(steps, chosen), world.on_surface)
+
+
+def _headline(steps: tuple[LadderStep, ...], chosen: LadderStep) -> str:
+    """Say what to do, compared with one bandit for everybody and with no privacy."""
+    alone, ceiling = steps[0], steps[-1]
+    clicks = alone.clicks or 1.0
+    most = max((ceiling.more or 0.0), 0.0) / clicks
+    if chosen is alone:
+        private = max((step.more or 0.0 for step in steps[:-1]), default=0.0) / clicks
+        return (
+            f"No personalisation needed: one bandit for everybody brings {clicks:,.0f} clicks at no risk. "
+            f"Within your limit, nothing brings more than {max(private, 0.0):.1%} beyond it; without any "
+            f"privacy, {most:.1%}."
+        )
+    more = chosen.more or 0.0
+    return (
+        f"{chosen.title}: {chosen.clicks or 0:,.0f} clicks, {more:,.0f} more than one bandit for "
+        f"everybody ({more / clicks:+.1%}). Without any privacy it would be {most:+.1%}."
+    )
+
+
+class _World:
+    """An experiment whose arms differ by context and by segment, and what bandits on rows gain in it."""
+
+    def __init__(
+        self, planned: PlannedExperiment, rate_prior: Prior, contexts: int, by_context: float
+    ) -> None:
+        self._planned, self._prior = planned, rate_prior
+        self._contexts = check.whole("contexts", contexts, 1, MOST_CONTEXTS)
+        known = check.single("by_context", check.probability("by_context", by_context))
+        self._known = known if contexts > 1 else 0.0
+        n = planned.n_segments
+        self.sizes: FloatArray = (
+            np.full(n, 1 / n) if planned.shares is None else np.array(planned.shares)
+        )
+        self.on_surface = planned.equal_sizes
+        # Who does not tell contexts apart sees their part averaged over them.
+        seen = 1 - self._known + self._known / self._contexts
+        self._blind = Prior(
+            rate_prior.base_rate,
+            rate_prior.lift * math.sqrt(seen),
+            min(rate_prior.heterogeneity / seen, 1.0),
+        )
+
+    def _sized(self, visitors: int) -> PlannedExperiment:
+        return replace(self._planned, horizon=visitors)
+
+    def blind(self, visitors: int, strategy: str) -> float:
+        """Return the clicks of a strategy that does not read contexts."""
+        found = self._sized(visitors).expected(self._blind, strategy)
+        self.on_surface &= bool(found.on_surface)
+        return float(found.clicks)
+
+    def joint(self, visitors: int, budget: float, experiments: int) -> float:
+        """Return the clicks of the joint strategy in one of the experiments that divide a budget."""
+        planned = self._sized(visitors)
+        step = label_step(planned, self._blind, budget, experiments)
+        random = planned.expected(self._blind, RANDOM)
+        self.on_surface &= step.on_surface
+        return float(random.clicks + step.divided_gain * random.lost)
+
+    def clicks(self, visitors: int, channel: FloatArray) -> float:
+        """Return the clicks of a bandit on contexts and labels.
+
+        Args:
+            visitors: of all rows.
+            channel: the probability of each label (column) for each segment (row): one column if
+                segments are not read, a unit matrix if labels are the segments.
+        """
+        prior, own, known = self._prior, self._prior.heterogeneity, self._known
+        n_labels, n_contexts = channel.shape[1], self._contexts
+        limit = label_limit(channel, self.sizes, own)
+        variance, alike = limit**2, labels_alike(channel, self.sizes, own)
+        n_rows = n_labels * n_contexts
+        # How alike two different rows are: of one context, of one label, or of neither.
+        one_context = n_contexts * n_labels * (n_labels - 1)
+        one_label = n_labels * n_contexts * (n_contexts - 1)
+        pairs = n_rows * (n_rows - 1)
+        correlations = (
+            one_context * alike
+            + one_label * (1 - known / variance)
+            + (pairs - one_context - one_label) * (alike - known / variance)
+        )
+        weights = np.tile(self.sizes @ channel, n_contexts) / n_contexts
+        size = {"n_arms": self._planned.n_arms, "horizon": visitors, "base_rate": prior.base_rate}
+        rows = {
+            **size,
+            "n_segments": n_rows,
+            "lift": prior.lift * limit,
+            "heterogeneity": min(max(1 - correlations / pairs, 0.0), 1.0) if pairs else 0.0,
+            "shares": weights,
+        }
+        found = expected_loss("joint", **rows, budgets=WITHOUT_LIMIT)  # type: ignore[arg-type]
+        possible = max(float(expected_loss(RANDOM, **rows).lost), float_info.min)  # type: ignore[arg-type]
+        reached = limit * (1 - float(found.lost) / possible)
+        self.on_surface &= bool(found.on_surface)
+        perfect = float(expected_loss(PERFECT, **size, lift=prior.lift).clicks)  # type: ignore[arg-type]
+        gain = float(expected_loss(RANDOM, **size, lift=prior.lift).lost)  # type: ignore[arg-type]
+        return perfect - (1 - reached) * gain
