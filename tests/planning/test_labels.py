@@ -62,7 +62,7 @@ def test_a_plan_compares_the_label() -> None:
     sections = {section.title: section for section in plan_sections(told)}
     assert sections["One label for life"].text == label_words(told.label)
     rows = next(iter(sections.values())).table.rows
-    assert f"{told.label.clicks:,.0f}" in next(row for row in rows if row[0].startswith("label"))
+    assert f"{told.label.clicks:,.0f}" in next(row for row in rows if "label" in row[0])
     for changes in ({"n_segments": 1}, {"base_rate": None}, {"budget": 0}):
         settings = {"n_arms": 5, "horizon": 10**5, "base_rate": 0.05, "budget": 2, **changes}
         assert plan(**settings).label is None  # type: ignore[arg-type]

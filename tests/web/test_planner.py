@@ -18,7 +18,7 @@ from tests.web.watching import Tab, Theme, tab
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.expected import expected_loss
 from deniable.planning.plan import plan
-from deniable.planning.report import answer_words, clicks_words, expected_words
+from deniable.planning.report import expected_words, ladder_rows
 from deniable.web.planner import view
 from deniable.web.planner_setting import Setting, read_setting
 
@@ -73,6 +73,7 @@ def test_a_query_string_reproduces_its_setting() -> None:
         Setting(prior=5, max_belief=12.5),
         Setting(base_rate=2.5, lift=12, heterogeneity=0, per_day=5000),
         Setting(segments=3, shares=(50, 30, 20), base_rate=5),
+        Setting(base_rate=5, experiments=20, unobserved=12.5),
     ):
         assert read_setting(dict(parse_qsl(setting.query()))) == setting
 
@@ -96,14 +97,11 @@ def test_every_number_is_the_library_s(site: Site) -> None:
     shown = view(setting)
     assert shown["plan"] == direct
     assert direct.expected is not None
-    assert shown["answer"] == answer_words(direct)
-    cells = [row["lost"] for row in shown["outcomes"]]
-    outcomes = direct.expected.strategies.values()
-    rivals = direct.expected.rivals
-    assert cells == [
-        clicks_words(one.lost)
-        for one in (rivals["random"], rivals["pooled"], *outcomes, rivals["perfect"])
-    ]
+    assert direct.ladder is not None
+    assert shown["answer"] == direct.ladder.sentence
+    cells = [cell for row in ladder_rows(direct) for cell in row[1:]]
+    bars = [bar["more"] for bar in shown["datasets"]["ladder"]]
+    assert bars == [step.more or 0 for step in direct.ladder.steps]
     for record in shown["datasets"]["expected"]:
         told = expected_loss(
             record["strategy"], 3, 50_000, 2, base_rate=0.04, lift=0.1, heterogeneity=0.3,
@@ -120,7 +118,7 @@ def test_every_number_is_the_library_s(site: Site) -> None:
         ).json()
     assert said == json.loads(json.dumps(direct.to_dict()))
     for words in (
-        answer_words(direct),
+        direct.ladder.sentence,
         expected_words(direct),
         direct.recommendation.reason,
         f"budget {direct.recommendation.budget:g}",
@@ -151,30 +149,29 @@ def test_the_page_fills_in_a_limit_and_a_rate_unless_told_not_to() -> None:
 
 
 def test_one_sentence_answers() -> None:
-    """With the plan's figures; at budget 0 nothing can be learned."""
-    assert answer_words(view(Setting(base_rate=5, budget=0))["plan"]).endswith(
-        "a tracker learns nothing about segments from the arm."
-    )
-    assert answer_words(view(Setting(budget=1))["plan"]) == ""
-    shown = view(read_setting({"budget": "1"}))["plan"]
-    best = shown.expected.strategies[shown.expected.best]
-    more = best.clicks - shown.expected.rivals["random"].clicks
-    said = answer_words(shown)
-    for figure in (f"{best.clicks:,.0f} clicks", f"{more:,.0f} more", "at most 40.5% sure"):
-        assert figure in said
-    assert said.count(". ") == 0
+    """Compared with one bandit for everybody and no privacy, never with random arms."""
+    assert view(Setting(budget=1))["answer"] == ""
+    small = view(read_setting({"budget": "1"}))
+    assert small["answer"].startswith("No personalisation needed: one bandit for everybody brings")
+    large = view(read_setting({"budget": "3", "lift": "40", "heterogeneity": "90"}))
+    found = large["plan"].ladder
+    chosen = found[found.recommended]
+    for figure in (f"{chosen.clicks:,.0f} clicks", f"{chosen.more:,.0f} more than one bandit"):
+        assert figure in large["answer"]
+    assert "Without any privacy" in large["answer"]
+    assert "random" not in small["answer"] + large["answer"]
 
 
 def test_reasons_stay_unfolded_while_the_slider_moves(demo_site: Site, browser: Browser) -> None:
     with tab(browser, demo_site, secret=demo_site.secret("read"), width=1280) as opened:
         opened.open("/planner")
         why = opened.page.locator("#why")
-        expect(why.locator("table")).to_be_hidden()
+        expect(why.locator("ul")).to_be_hidden()
         why.locator("summary").click()
-        expect(why.locator("table")).to_be_visible()
+        expect(why.locator("ul")).to_be_visible()
         move(opened, 2.0)
-        expect(opened.page.locator(".answer")).to_contain_text("at budget 2,")
-        expect(why.locator("table")).to_be_visible()
+        expect(opened.page.locator(".ladder")).to_contain_text("At budget 2,")
+        expect(why.locator("ul")).to_be_visible()
 
 
 def test_sizes_of_segments_are_percentages() -> None:

@@ -79,11 +79,13 @@ if TYPE_CHECKING:
         def strategies(self) -> Mapping[str, Summary]: ...  # noqa: D102
         @property
         def expected(self) -> ChartType: ...  # noqa: D102
+        @property
+        def ladder(self) -> ChartType: ...  # noqa: D102
 
 
 def plan_chart(plan: Planned) -> ChartType:
     """Return the complete figure of a plan: expected losses if known, then belief and bounds."""
-    expected = () if plan.expected is None else ("expected",)
+    expected = () if plan.expected is None else ("ladder", "expected")
     shown = (*expected, "belief", "schedule", "regret", "elasticity")
     panels = [
         PANELS[name].make().properties(title=PANELS[name].title, width=WIDTH) for name in shown
@@ -118,7 +120,7 @@ def plan_data(plan: Planned) -> dict[str, Records]:
         "zero": [{"y": 0, "above": "too greedy ↑", "below": "too random ↓"}],
         "limit": [{"y": min(highest, plan.horizon), "text": limit}],
     }
-    data |= _expected(plan)
+    data |= _expected(plan) | {"ladder": _ladder(plan)}
     for place, (name, one) in enumerate(plan.strategies.items()):
         share = STRATEGIES[name](plan.budget).exploration(clock, plan.n_arms)
         if share is not None:  # strategies without a schedule are not in this chart
@@ -178,6 +180,27 @@ def _expected(plan: Planned) -> dict[str, Records]:
     }
 
 
+def _ladder(plan: Planned) -> Records:
+    """Return a bar for each step of the ladder; without a base rate the panel is hidden."""
+    if plan.ladder is None:
+        return [{"step": 1, "more": 0, "text": "", "kind": "step"}]
+    return [
+        {
+            "step": number,
+            "more": step.more or 0,
+            "text": f"{step.title}: does not apply"
+            if step.more is None
+            else f"{step.title}: {step.more:+,.0f}, at most {step.belief:.0%} sure",
+            "kind": "ceiling"
+            if step.budget is None
+            else "recommended"
+            if step.step == plan.ladder.recommended
+            else "step",
+        }
+        for number, step in enumerate(plan.ladder.steps, 1)
+    ]
+
+
 def _without(record: Record, *names: str) -> Record:
     return {name: value for name, value in record.items() if name not in names}
 
@@ -214,6 +237,33 @@ def _short(records: Records) -> Records:
         {name: float(f"{x:.5g}") if isinstance(x, float) else x for name, x in record.items()}
         for record in records
     ]
+
+
+def ladder_panel() -> ChartType:
+    """Chart what each step of the ladder brings beyond one bandit for everybody, one bar per step."""
+    base = alt.Chart(alt.NamedData(name="ladder")).encode(
+        y=alt.Y("step:O", title=None, axis=alt.Axis(domain=False, ticks=False, labelPadding=6))
+    )
+    bars = base.mark_bar(height=12, yOffset=7).encode(
+        x=alt.X(
+            "more:Q",
+            title="clicks beyond one bandit for everybody",
+            axis=alt.Axis(format="~s", tickCount=5),
+        ),
+        color=alt.Color(
+            "kind:N",
+            scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values())),
+            legend=None,
+        ),
+    )
+    words = base.encode(x=alt.value(2), text=alt.Text("text:N"))
+    return alt.layer(
+        bars, words.mark_text(align="left", fontSize=11, color=INK, yOffset=-8)
+    ).properties(height=alt.Step(40))
+
+
+KINDS = {"step": BLUE, "recommended": ACCENT, "ceiling": "#999999"}
+"""Kinds of steps with their colours."""
 
 
 def expected_panel() -> ChartType:
@@ -320,6 +370,7 @@ def elasticity_panel() -> ChartType:
 
 
 PANELS: dict[str, Panel] = {
+    "ladder": Panel("The ladder: what each step brings", ladder_panel, ("ladder",)),
     "expected": Panel(
         "What to expect: clicks lost",
         expected_panel,

@@ -36,6 +36,7 @@ KEYS = (
     "heterogeneity",
     "per_day",
     "experiments",
+    "unobserved",
 )
 """What a plan's file may hold; lists for shares and arm_budgets, numbers for the others."""
 
@@ -92,6 +93,10 @@ def plan(
             help="Number of experiments that a visitor meets, to compare one label for all of them."
         ),
     ] = None,
+    unobserved: Annotated[
+        float | None,
+        typer.Option(help="Share of the visits that no third party observes, such as .3."),
+    ] = None,
     arm_budgets: Annotated[
         str | None, typer.Option(help="A budget for each arm, such as .5,1,2.")
     ] = None,
@@ -124,7 +129,7 @@ def plan(
         )
         per_day = per_day or kept.get("per_day")
         experiments = experiments or kept.get("experiments")
-        prior, budget, max_belief, base_rate, lift, heterogeneity = (
+        prior, budget, max_belief, base_rate, lift, heterogeneity, unobserved = (
             (float(kept[name]) if name in kept else None) if given is None else given
             for name, given in (
                 ("prior", prior),
@@ -133,6 +138,7 @@ def plan(
                 ("base_rate", base_rate),
                 ("lift", lift),
                 ("heterogeneity", heterogeneity),
+                ("unobserved", unobserved),
             )
         )
     if visitors is None:
@@ -141,7 +147,7 @@ def plan(
     horizon = whole("visitors", visitors, 1)
     n_segments = None if segments is None else whole("segments", segments, 1)
     known = {"lift": lift, "heterogeneity": heterogeneity, "per_day": per_day}
-    known["experiments"] = experiments
+    known |= {"experiments": experiments, "unobserved": unobserved}
     for name, value in known.items():
         if value is not None and base_rate is None:
             raise InvalidArgumentError(name, value, "nothing without --base-rate")
@@ -173,6 +179,7 @@ def plan(
             heterogeneity=HETEROGENEITY if heterogeneity is None else heterogeneity,
             per_day=None if per_day is None else whole("per_day", per_day, 1, 10**12),
             experiments=1 if experiments is None else whole("experiments", experiments, 1),
+            unobserved=unobserved or 0.0,
         )
         sections = plan_sections(found)
     if as_json:

@@ -1,8 +1,8 @@
 """The ladder: what each step towards personalising brings and risks, the cheapest first.
 
-1. One bandit for everybody. 2. A bandit for each context, which trackers know anyway. 3. Each segment its
-best arm on visits that nobody observes. 4. One label for life. 5. The joint strategy on segments. No
-privacy is the ceiling. Steps build on each other: contexts serve the label step too, and unobserved
+1. One bandit for everybody. 2. A bandit for each context, which trackers know anyway. 3. Each segment
+its best arm on visits that nobody observes. 4. One label for life. 5. The joint strategy on segments.
+No privacy is the ceiling. Steps build on each other: contexts serve the label step too, and unobserved
 visits every later step. The joint strategy reads segments, not contexts.
 
 Arms differ by 1 - c - h for everybody, by c between contexts and by h between segments, as parts of one
@@ -13,13 +13,14 @@ surface of expected gains says of segments that differ as much and are as alike 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from sys import float_info
 
 import numpy as np
 
 from deniable import _validation as check
-from deniable._formatting import counted, short_percent
+from deniable._formatting import short_percent
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.expected import expected_loss
@@ -36,6 +37,16 @@ NEAR_BEST = 0.02
 """A step whose clicks are within this share of the best step's is as good."""
 
 MOST_CONTEXTS = 50
+
+TITLES = {
+    "one bandit": "One bandit for everybody",
+    "contexts": "What trackers know anyway",
+    "unobserved": "Visits nobody observes",
+    "label": "One label for life",
+    "joint": "Joint, on segments",
+    "no privacy": "No privacy",
+}
+"""Steps with their names for people, the cheapest first."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +121,7 @@ def ladder(
     >>> planned = PlannedExperiment(n_arms=5, horizon=100_000, n_segments=4)
     >>> found = ladder(planned, Prior(0.05, 0.2, 0.8), 3, experiments=20)
     >>> found.recommended, round(found["label"].more), round(found["no privacy"].more)
-    ('label', 183, 280)
+    ('label', 203, 305)
     """
     own = rate_prior.heterogeneity
     if own + by_context > 1 + 1e-9:
@@ -118,88 +129,83 @@ def ladder(
         raise InvalidArgumentError("by_context", by_context, allowed)
     share = check.single("unobserved", check.probability("unobserved", unobserved))
     world = _World(planned, rate_prior, contexts, by_context)
-    sizes = world.sizes
-    watched = max(1, round(planned.horizon * (1 - share)))
-    hidden = planned.horizon - watched
+    visitors, several = planned.horizon, planned.n_segments > 1
+    watched = max(1, round(visitors * (1 - share)))
+    everybody, by_segment = np.ones((planned.n_segments, 1)), np.eye(planned.n_segments)
+    by_label = group_channel(best_groups(world.sizes, limit, own), limit)
+    hidden = world.clicks(visitors - watched, by_segment) if watched < visitors else 0.0
 
-    several = planned.n_segments > 1
-    apart = world.clicks(hidden, np.eye(sizes.size)) if hidden and several else 0.0
-    alone = world.blind(planned.horizon, POOLED)
-    by_x = world.clicks(watched, np.ones((sizes.size, 1)))
-    base = world.blind(watched, POOLED) if contexts == 1 else by_x
-    channel = group_channel(best_groups(sizes, limit, own), limit)
+    def seen() -> float:
+        return world.clicks(watched, everybody) if contexts > 1 else world.pooled(watched)
+
+    makers = {
+        "one bandit": lambda: world.pooled(visitors),
+        "contexts": lambda: world.clicks(visitors, everybody),
+        "unobserved": lambda: seen() + hidden,
+        "label": lambda: world.clicks(watched, by_label) + hidden,
+        "joint": lambda: world.joint(watched, limit, experiments) + hidden,
+        "no privacy": lambda: world.clicks(visitors, by_segment),
+    }
+    one_segment = "" if several else "There is one segment: nothing to personalise by."
+    no_budget = one_segment or ("" if limit > 0 else "The limit on beliefs leaves no budget.")
+    servable = STRATEGIES["joint"].fits(planned.n_arms, planned.n_segments)
+    reasons = {
+        "contexts": "" if contexts > 1 else "No contexts are given, such as device or country.",
+        "unobserved": one_segment or ("" if hidden else "No unobserved visits are given."),
+        "label": no_budget,
+        "joint": no_budget or ("" if servable else "Too many arms or segments for its tables."),
+        "no privacy": one_segment,
+    }
+    before = short_percent(belief_before)
     belief = float(highest_belief(belief_before, limit))
-    most = f"a tracker who gives a segment {short_percent(belief_before)} becomes at most {belief:.1%} sure"
-    elsewhere = "a bandit for each context" if contexts > 1 else "one bandit for everybody"
-    no_segments = "" if several else "There is one segment: nothing to personalise by."
-    no_budget = no_segments or ("" if limit > 0 else "The limit on beliefs leaves no budget.")
-    too_large = "" if STRATEGIES["joint"].fits(planned.n_arms, planned.n_segments) else (
-        "The joint strategy is not served with so many arms or segments."
-    )  # fmt: skip
-    met = f"all {experiments:,} experiments" if experiments > 1 else "every experiment"
-    private = "" if no_budget else f"at budget {limit:.3g}, {most}"
-
-    def label() -> float:
-        return world.clicks(watched, channel) + apart
-
-    def joint() -> float:
-        return world.joint(watched, limit, experiments) + apart
-
-    rows = (
-        ("one bandit", "One bandit for everybody", 0.0, "", lambda: alone,
-         "Learns which arm is best for all. No risk, and nothing to sign."),
-        ("contexts", "What trackers know anyway", 0.0,
-         "" if contexts > 1 else "No contexts are given, such as the device or the country.",
-         lambda: world.clicks(planned.horizon, np.ones((sizes.size, 1))),
-         f"A bandit for each of {contexts} contexts. No risk."),
-        ("unobserved", "Visits that nobody observes", 0.0,
-         no_segments or ("" if hidden else "No share of unobserved visits is given."),
-         lambda: base + apart,
-         f"Each segment its best arm on {short_percent(share)} of the visits, {elsewhere} on the "
-         "others. No risk."),
-        ("label", "One label for life", limit, no_budget, label,
-         f"One private label for {met}; {private}."),
-        ("joint", "Joint, on segments", limit, no_budget or too_large, joint,
-         f"{'This experiment alone' if experiments == 1 else f'{experiments:,} experiments divide the budget'}; "
-         f"{private}."),
-        ("no privacy", "No privacy", None, no_segments,
-         lambda: world.clicks(planned.horizon, np.eye(sizes.size)),
-         "Each segment its best arm: the arm gives the segment away. The ceiling, not an offer."),
-    )  # fmt: skip
-    steps = tuple(
-        LadderStep(
-            name,
-            title,
-            None if reason else make(),
-            None if reason else make() - alone,
-            budget,
-            1.0 if budget is None else float(highest_belief(belief_before, budget)),
-            reason or sentence,
-        )
-        for name, title, budget, reason, make, sentence in rows
+    risk = (
+        f"At budget {limit:.3g}, a tracker who is {before} sure becomes at most {belief:.1%} sure."
     )
+    met = "all its experiments" if experiments == 1 else f"all {experiments:,} experiments"
+    others = "a bandit for each context" if contexts > 1 else "one bandit"
+    sentences = {
+        "one bandit": "Learns which arm is best for all. No risk.",
+        "contexts": f"A bandit for each of {contexts} contexts. No risk.",
+        "unobserved": f"Each segment its best arm on {short_percent(share)} of the visits, {others} "
+        "on the others. No risk.",
+        "label": f"A visitor has one private label for {met}. {risk}",
+        "joint": f"For this experiment alone. {risk}"
+        if experiments == 1
+        else f"{experiments:,} experiments divide the budget. {risk}",
+        "no privacy": "Each segment its best arm, which tells the segment. The ceiling, not an offer.",
+    }
+    budgets = {"label": limit, "joint": limit, "no privacy": None}
+    alone = makers["one bandit"]()
+    steps = []
+    for name, title in TITLES.items():
+        reason, budget = reasons.get(name, ""), budgets.get(name, 0.0)
+        clicks = None if reason else makers[name]()
+        more = None if clicks is None else clicks - alone
+        highest = 1.0 if budget is None else float(highest_belief(belief_before, budget))
+        steps.append(
+            LadderStep(name, title, clicks, more, budget, highest, reason or sentences[name])
+        )
     offered = [step for step in steps[:-1] if step.clicks is not None]
-    best = max(step.clicks or 0.0 for step in offered)
-    chosen = next(step for step in offered if (step.clicks or 0.0) >= (1 - NEAR_BEST) * best)
-    return Ladder(steps, chosen.step, limit, _headline(steps, chosen), world.on_surface)
+    enough = (1 - NEAR_BEST) * max(step.clicks or 0.0 for step in offered)
+    chosen = next(step for step in offered if (step.clicks or 0.0) >= enough)
+    return Ladder(tuple(steps), chosen.step, limit, _headline(steps, chosen), world.on_surface)
 
 
-def _headline(steps: tuple[LadderStep, ...], chosen: LadderStep) -> str:
+def _headline(steps: Sequence[LadderStep], chosen: LadderStep) -> str:
     """Say what to do, compared with one bandit for everybody and with no privacy."""
-    alone, ceiling = steps[0], steps[-1]
-    clicks = alone.clicks or 1.0
-    most = max((ceiling.more or 0.0), 0.0) / clicks
-    if chosen is alone:
-        private = max((step.more or 0.0 for step in steps[:-1]), default=0.0) / clicks
+    alone = steps[0].clicks or 1.0
+    ceiling = max(steps[-1].more or 0.0, 0.0) / alone
+    if chosen.step == "one bandit":
+        private = max(max(step.more or 0.0 for step in steps[:-1]), 0.0) / alone
         return (
-            f"No personalisation needed: one bandit for everybody brings {clicks:,.0f} clicks at no risk. "
-            f"Within your limit, nothing brings more than {max(private, 0.0):.1%} beyond it; without any "
-            f"privacy, {most:.1%}."
+            f"No personalisation needed: one bandit for everybody brings {alone:,.0f} clicks at no "
+            f"risk. Other steps within your limit bring at most {private:.1%} more, and {ceiling:.1%} "
+            "more would be possible without any privacy."
         )
     more = chosen.more or 0.0
     return (
-        f"{chosen.title}: {chosen.clicks or 0:,.0f} clicks, {more:,.0f} more than one bandit for "
-        f"everybody ({more / clicks:+.1%}). Without any privacy it would be {most:+.1%}."
+        f"{chosen.title} brings {chosen.clicks or 0:,.0f} clicks, {more:,.0f} more than one bandit for "
+        f"everybody ({more / alone:+.1%}). Without any privacy it would be {ceiling:+.1%}."
     )
 
 
@@ -229,9 +235,9 @@ class _World:
     def _sized(self, visitors: int) -> PlannedExperiment:
         return replace(self._planned, horizon=visitors)
 
-    def blind(self, visitors: int, strategy: str) -> float:
-        """Return the clicks of a strategy that does not read contexts."""
-        found = self._sized(visitors).expected(self._blind, strategy)
+    def pooled(self, visitors: int) -> float:
+        """Return the clicks of one bandit for everybody."""
+        found = self._sized(visitors).expected(self._blind, POOLED)
         self.on_surface &= bool(found.on_surface)
         return float(found.clicks)
 
@@ -265,14 +271,14 @@ class _World:
             + one_label * (1 - known / variance)
             + (pairs - one_context - one_label) * (alike - known / variance)
         )
-        weights = np.tile(self.sizes @ channel, n_contexts) / n_contexts
+        weights = np.tile(self.sizes @ channel, n_contexts)
         size = {"n_arms": self._planned.n_arms, "horizon": visitors, "base_rate": prior.base_rate}
         rows = {
             **size,
             "n_segments": n_rows,
             "lift": prior.lift * limit,
             "heterogeneity": min(max(1 - correlations / pairs, 0.0), 1.0) if pairs else 0.0,
-            "shares": weights,
+            "shares": np.minimum(weights / weights.sum(), 1.0),
         }
         found = expected_loss("joint", **rows, budgets=WITHOUT_LIMIT)  # type: ignore[arg-type]
         possible = max(float(expected_loss(RANDOM, **rows).lost), float_info.min)  # type: ignore[arg-type]

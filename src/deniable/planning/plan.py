@@ -17,17 +17,21 @@ from deniable._extras import is_installed
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import HETEROGENEITY, LIFT, Prior
-from deniable.planning.expectation import Expectation, expectation
+from deniable.planning.expectation import TOP, Expectation, expectation
 from deniable.planning.experiment import PlannedExperiment
 from deniable.planning.labels import MOST_EXPERIMENTS, LabelStep, label_step
+from deniable.planning.ladder import Ladder, ladder
 from deniable.planning.recommendation import Recommendation, recommend
-from deniable.privacy.belief import highest_belief, lowest_belief
+from deniable.privacy.belief import budget_for_belief, highest_belief, lowest_belief
 from deniable.strategies import STRATEGIES
 from deniable.strategies.base import Reading, Strategy
 from deniable.strategies.rules import Grade
 
 if TYPE_CHECKING:
     from altair.typing import ChartType
+
+UNLIMITED = 3.0
+"""Budget of the ladder's private steps where neither a budget nor a limit on beliefs is given."""
 
 GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0)
 """Budgets in the table of every plan, in nats."""
@@ -129,6 +133,8 @@ class Plan:
         expected: expected lost clicks, given prior knowledge; None without a base rate.
         label: what a label for all experiments of a visitor gains at this budget, and what the
             experiments gain if they divide it; None without a base rate, a budget or segments.
+        ladder: what each step towards personalising brings and risks, within the limit on beliefs, or
+            at the given budget; None without a base rate. Read it first.
 
     >>> planned = plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
     >>> round(planned.highest_belief, 3), planned.strategies["dynamic"].binds_at
@@ -150,6 +156,7 @@ class Plan:
     table: tuple[BudgetLine, ...]
     expected: Expectation | None = None
     label: LabelStep | None = None
+    ladder: Ladder | None = None
 
     def to_dict(self) -> JsonObject:
         """Return plain numbers, strings and lists for JSON."""
@@ -189,6 +196,7 @@ def plan(
     heterogeneity: float = HETEROGENEITY,
     per_day: float | None = None,
     experiments: int = 1,
+    unobserved: float = 0.0,
 ) -> Plan:
     """Plan the privacy budget of one experiment.
 
@@ -209,6 +217,7 @@ def plan(
         per_day: visitors per day.
         experiments: number of experiments that a visitor meets, this one included. A label serves
             all of them with the budget, or they divide it.
+        unobserved: share of the visits of which no third party learns.
 
     >>> plan(n_arms=2, horizon=10_000, n_segments=1, budget=1).strategies["constant"].reading
     'too random'
@@ -263,7 +272,26 @@ def plan(
         label=None
         if rate_prior is None or not cap or planned.n_segments < 2
         else label_step(planned, rate_prior, cap, met),
+        ladder=None
+        if rate_prior is None
+        else ladder(
+            planned,
+            rate_prior,
+            _limit(given, before, max_belief),
+            belief_before=before,
+            experiments=met,
+            unobserved=unobserved,
+        ),
     )
+
+
+def _limit(budget: float | None, prior: float, max_belief: float | None) -> float:
+    """Return the budget at which the ladder's private steps are compared."""
+    if budget is not None:
+        return budget
+    if max_belief is None:
+        return UNLIMITED
+    return min(float(budget_for_belief(prior, max_belief)), TOP)
 
 
 def _summary(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from deniable._formatting import counted, listed, short_percent
 from deniable.planning.labels import label_words
+from deniable.planning.ladder import NEAR_BEST
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.power import Decision
 from deniable.report.content import Section, section
@@ -40,12 +41,34 @@ def plan_sections(plan: Plan) -> list[Section]:
     return sorted(sections, key=lambda section: section.folded)
 
 
-RIVAL_WORDS = {
-    "random": "random arms",
-    "pooled": "one bandit for everybody (budget 0)",
-    "perfect": "perfect information",
-}
-"""Names, for people, of what strategies are compared with."""
+def ladder_rows(plan: Plan) -> list[list[str]]:
+    """Return the ladder's table: step, what it is, clicks, clicks beyond one bandit, belief."""
+    if plan.ladder is None:
+        return []
+    return [
+        [
+            step.title + (" (recommended)" if step.step == plan.ladder.recommended else ""),
+            step.sentence,
+            "-" if step.clicks is None else f"{step.clicks:,.0f}",
+            "-" if step.more is None else f"{step.more:+,.0f}",
+            f"{step.belief:.0%}",
+        ]
+        for step in plan.ladder.steps
+    ]
+
+
+LADDER_HEADER = ("step", "what it is", "clicks", "beyond one bandit", "tracker at most")
+
+
+def ladder_note(plan: Plan) -> str:
+    """Say how good the ladder's figures are, and at which budget; empty without a base rate."""
+    if plan.ladder is None:
+        return ""
+    beyond = "" if plan.ladder.on_surface else "; some are beyond what the surface covers"
+    return (
+        "In brackets: clicks beyond one bandit for everybody. The lowest step within "
+        f"{NEAR_BEST:.0%} of the best one is recommended. Figures are approximate{beyond}."
+    )
 
 
 def expected_sections(plan: Plan) -> list[Section]:
@@ -53,29 +76,10 @@ def expected_sections(plan: Plan) -> list[Section]:
     found = plan.expected
     if found is None:
         return []
-    daily = () if found.per_day is None else ("lost a day",)
-
-    def row(name: str, clicks: float, lost: float, usually: str) -> tuple[str, ...]:
-        by_day = (clicks_words(lost * (found.per_day or 0) / plan.horizon),) if daily else ()
-        return name, f"{clicks:,.0f}", clicks_words(lost), usually, *by_day
-
-    lines = {
-        RIVAL_WORDS["random"]: found.rivals["random"],
-        RIVAL_WORDS["pooled"]: found.rivals["pooled"],
-        **{f"{name}, budget {plan.budget:.4g}": one for name, one in found.strategies.items()},
-        RIVAL_WORDS["perfect"]: found.rivals["perfect"],
-    }
-    rows = [
-        row(name, one.clicks, one.lost, f"{clicks_words(one.low)} to {clicks_words(one.high)}")
-        for name, one in lines.items()
-    ]
-    if plan.label is not None:
-        name = f"label for all experiments, budget {plan.budget:.4g}"
-        rows.insert(-1, row(name, plan.label.clicks, plan.label.lost, "-"))
-    header = ("", "expected clicks", "of these lost", "8 in 10 lose", *daily)
+    steps = tuple(tuple(row) for row in ladder_rows(plan))
     budgets = section(
         "Expected clicks lost, by budget",
-        "",
+        f"{expected_words(plan)} {power_words(plan)} {known_words(plan)}",
         ("budget", f"belief from {plan.prior:.3g}", *found.strategies),
         tuple(
             (
@@ -86,9 +90,8 @@ def expected_sections(plan: Plan) -> list[Section]:
             for line in found.table
         ),
     )
-    words = f"{expected_words(plan)} {power_words(plan)} {known_words(plan)}"
-    size = f"{plan.n_arms} arms, {plan.horizon:,} visitors, {counted(plan.n_segments, 'segment')}"
-    return [section(f"What to expect of {size}", words, header, tuple(rows)), budgets]
+    words = f"{'' if plan.ladder is None else plan.ladder.sentence} {ladder_note(plan)}"
+    return [section("Does it pay?", words, LADDER_HEADER, steps, words=2), budgets]
 
 
 def expected_words(plan: Plan) -> str:
@@ -100,7 +103,7 @@ def expected_words(plan: Plan) -> str:
     time = "" if found.days is None else f" in {counted(found.days, 'day')}"
     words = (
         f"At budget {plan.budget:.4g} the {found.best} strategy brings {best.clicks:,.0f} clicks{time}, "
-        f"{best.clicks - found.rivals['random'].clicks:,.0f} more than random arms; "
+        f"{best.clicks - found.rivals['pooled'].clicks:+,.0f} against one bandit for everybody; "
         f"{clicks_words(best.lost)} are lost against perfect information "
         f"({clicks_words(best.low)} to {clicks_words(best.high)} in 8 of 10 experiments)."
     )
@@ -113,28 +116,6 @@ def expected_words(plan: Plan) -> str:
         else f"{clicks_words(daily)} clicks a day"
     )
     return f"{words} Keeping to this budget costs {cost} of these."
-
-
-def answer_words(plan: Plan) -> str:
-    """Answer the planner's three questions in one sentence; empty without a base rate."""
-    found = plan.expected
-    if found is None:
-        return ""
-    best = found.strategies[found.best]
-    more = best.clicks - found.rivals["random"].clicks
-    time = "" if found.days is None else f" in {counted(found.days, 'day')}"
-    belief = plan.highest_belief
-    learns = (
-        f"a tracker who gives a segment {short_percent(plan.prior)} becomes at most {belief:.1%} "
-        "sure of it"
-        if belief > plan.prior + 1e-9
-        else "a tracker learns nothing about segments from the arm"
-    )
-    return (
-        f"With the {found.best} strategy at budget {plan.budget:.4g}, expect {best.clicks:,.0f} "
-        f"clicks{time}, {clicks_words(abs(more))} {'more' if more >= 0 else 'fewer'} than with random "
-        f"arms; {learns}."
-    )
 
 
 def power_words(plan: Plan) -> str:
@@ -327,6 +308,8 @@ def chart_summaries(plan: Plan) -> dict[str, str]:
     )
     silent = f"All bounds are above the {plan.horizon:,} visitors"
     return {
+        "ladder": "Clicks beyond one bandit for everybody, and how sure a tracker can become of a "
+        "segment. No privacy is the ceiling.",
         "expected": expected_chart_words(plan),
         "belief": f"From {short_percent(plan.prior)}, a tracker that sees the arm can come to believe "
         f"at most {plan.highest_belief:.1%} and at least {plan.lowest_belief:.1%}.",

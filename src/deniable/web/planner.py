@@ -29,7 +29,6 @@ from deniable.service.http.auth import service_of
 from deniable.web import responses
 from deniable.web.access import DraftSubmission, Form, Reader, Viewer, lines
 from deniable.web.planner_setting import LABELS, Setting, read_setting, told, toml
-from deniable.web.wording import capitalised
 
 router = APIRouter(prefix="/planner", include_in_schema=False)
 
@@ -58,12 +57,12 @@ def view(setting: Setting) -> JsonObject:
         "budget": planned.budget,
         "recommended": planned.recommendation.budget,
         "reasons": report.recommendation_reasons(planned),
-        "answer": report.answer_words(planned),
+        "answer": "" if planned.ladder is None else planned.ladder.sentence,
+        "ladder_note": report.ladder_note(planned),
         "expected": report.expected_words(planned),
         "known": report.known_words(planned),
         "power": report.power_words(planned),
         "decisions": decisions(planned),
-        "outcomes": outcomes(planned),
         "segments": report.segments_words(planned),
         "bounds": report.bounds_words(planned),
         "example": report.lift_words(planned),
@@ -83,30 +82,6 @@ def _copies(setting: Setting, planned: Plan) -> dict[str, str]:
     """The setting as hidden fields of the form that creates a draft: what is looked at, no more."""
     given = dict(parse_qsl(setting.query()))
     return {name: given.get(name, "") for name in LABELS} | {"budget": f"{planned.budget:.12g}"}
-
-
-def outcomes(planned: Plan) -> list[dict[str, str]]:
-    """What is expected of every strategy and rival, as the page's table writes it."""
-    found = planned.expected
-    if found is None:
-        return []
-    named = {
-        report.RIVAL_WORDS["random"]: found.rivals["random"],
-        report.RIVAL_WORDS["pooled"]: found.rivals["pooled"],
-        **{planned.strategies[name].title: one for name, one in found.strategies.items()},
-        report.RIVAL_WORDS["perfect"]: found.rivals["perfect"],
-    }
-    daily = found.per_day
-    return [
-        {
-            "name": capitalised(name),
-            "clicks": f"{one.clicks:,.0f}",
-            "lost": report.clicks_words(one.lost),
-            "range": f"{report.clicks_words(one.low)} to {report.clicks_words(one.high)}",
-            "daily": report.clicks_words(one.lost * daily / planned.horizon) if daily else "",
-        }
-        for name, one in named.items()
-    ]
 
 
 def decisions(planned: Plan) -> list[dict[str, str]]:
@@ -307,6 +282,7 @@ def _tables(planned: Plan, data: Mapping[str, Sequence[Record]]) -> JsonObject:
     beliefs = [[f"{p:.0%}", f"{float(highest_belief(p, planned.budget)):.1%}"] for p in priors]
     names = list(planned.strategies)
     return {
+        "ladder": {"columns": list(report.LADDER_HEADER), "rows": report.ladder_rows(planned)},
         "expected": _wide(
             "budget", data["expected"], "budget", "lost", ",.3g", _known(data["expected"], names)
         ),

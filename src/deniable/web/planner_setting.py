@@ -12,6 +12,7 @@ from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import HETEROGENEITY, LIFT
 from deniable.planning.arm_plan import ArmPlan, plan_arms
+from deniable.planning.labels import MOST_EXPERIMENTS
 from deniable.planning.plan import Plan, plan
 from deniable.service.limits import MAX_ARMS, MAX_BUDGET, MAX_PLAN_HORIZON, MAX_SEGMENTS
 
@@ -41,6 +42,8 @@ LABELS = {
     "lift": "How much arms usually differ",
     "heterogeneity": "Differs by segment",
     "per_day": "Visitors a day",
+    "experiments": "Experiments a visitor meets",
+    "unobserved": "Visits nobody observes",
 }
 
 
@@ -61,6 +64,8 @@ class Setting:
         lift: how much arms usually differ, in percent of it.
         heterogeneity: how much of that differs by segment, in percent.
         per_day: visitors a day, or None.
+        experiments: how many a visitor meets, this one included.
+        unobserved: visits of which no third party learns, in percent.
     """
 
     arms: int = 4
@@ -75,6 +80,8 @@ class Setting:
     lift: float = 100 * LIFT
     heterogeneity: float = 100 * HETEROGENEITY
     per_day: int | None = None
+    experiments: int = 1
+    unobserved: float = 0.0
 
     def query(self) -> str:
         """The setting as a query string."""
@@ -83,6 +90,8 @@ class Setting:
             "visitors": self.visitors,
             "segments": self.segments,
             "prior": f"{self.prior:g}",
+            "experiments": self.experiments,
+            "unobserved": f"{self.unobserved:.6g}",
             "max_belief": _said(self.max_belief),
             "base_rate": _said(self.base_rate),
         }
@@ -110,6 +119,8 @@ class Setting:
             lift=self.lift / 100,
             heterogeneity=self.heterogeneity / 100,
             per_day=self.per_day,
+            experiments=self.experiments,
+            unobserved=self.unobserved / 100,
         )
 
     def parts(self) -> list[float] | None:
@@ -184,6 +195,10 @@ def read_setting(given: Mapping[str, str]) -> Setting:
         per_day=whole("per_day", texts["per_day"], 1, MAX_PLAN_HORIZON)
         if texts["per_day"]
         else None,
+        experiments=whole(
+            "experiments", texts["experiments"] or f"{usual.experiments}", 1, MOST_EXPERIMENTS
+        ),
+        unobserved=number("unobserved", texts["unobserved"] or f"{usual.unobserved}", 0, 100),
     )
 
 
@@ -220,6 +235,10 @@ def toml(setting: Setting) -> str:
         ]
         if setting.per_day is not None:
             text.append(f"per_day = {setting.per_day}")
+        text += [
+            f"experiments = {setting.experiments}",
+            f"unobserved = {setting.unobserved / 100:.10g}",
+        ]
     if setting.budget is not None:
         text.append(f"budget = {setting.budget:.10g}")
     if setting.max_belief is not None:

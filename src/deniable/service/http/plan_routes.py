@@ -38,6 +38,7 @@ class PlanRequest(BaseModel):
         Annotated[float, Field(ge=1, le=MAX_PLAN_HORIZON, allow_inf_nan=False, strict=True)] | None
     ) = None
     experiments: Annotated[int, Field(ge=1, le=MOST_EXPERIMENTS, strict=True)] = 1
+    unobserved: Probability = 0.0
 
 
 @router.post("/plan")
@@ -60,4 +61,5 @@ def make_plan(wanted: PlanRequest) -> Plan:
         heterogeneity=wanted.heterogeneity,
         per_day=wanted.per_day,
         experiments=wanted.experiments,
+        unobserved=wanted.unobserved,
     )
