@@ -280,10 +280,10 @@ class _World:
             "heterogeneity": min(max(1 - correlations / pairs, 0.0), 1.0) if pairs else 0.0,
             "shares": np.minimum(weights / weights.sum(), 1.0),
         }
-        found = expected_loss("joint", **rows, budgets=WITHOUT_LIMIT)  # type: ignore[arg-type]
-        possible = max(float(expected_loss(RANDOM, **rows).lost), float_info.min)  # type: ignore[arg-type]
+        found = expected_loss("joint", **rows, budgets=WITHOUT_LIMIT)
+        possible = max(float(expected_loss(RANDOM, **rows).lost), float_info.min)
         reached = limit * (1 - float(found.lost) / possible)
         self.on_surface &= bool(found.on_surface)
-        perfect = float(expected_loss(PERFECT, **size, lift=prior.lift).clicks)  # type: ignore[arg-type]
-        gain = float(expected_loss(RANDOM, **size, lift=prior.lift).lost)  # type: ignore[arg-type]
+        perfect = float(expected_loss(PERFECT, **size, lift=prior.lift).clicks)
+        gain = float(expected_loss(RANDOM, **size, lift=prior.lift).lost)
         return perfect - (1 - reached) * gain
