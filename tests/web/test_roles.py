@@ -56,6 +56,12 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/keys/{key_id}/revoke"): "admin",
     ("POST", "/v1/erasures"): "privacy",
     ("POST", "/v1/purges"): "privacy",
+    ("GET", "/v1/masks"): "read",
+    ("POST", "/v1/masks"): "privacy",
+    ("POST", "/v1/masks/{name}/end"): "privacy",
+    ("GET", "/labels"): "read",
+    ("POST", "/labels"): "privacy",
+    ("POST", "/labels/end"): "privacy",
     # for people
     ("GET", "/static/{release}/{name}"): "anybody",
     ("GET", "/login"): "anybody",

@@ -54,9 +54,10 @@ def decide_batch(
     experiment: str, visitors: Iterable[tuple[str, str | None]]
 ) -> Call[list[Decision]]:
     """Request many decisions, in order."""
-    body = {"visitors": [{"visitor": name, "segment": segment} for name, segment in visitors]}
     path = f"/v1/experiments/{quote(experiment, safe='')}/decisions/batch"
-    return Call(path, body, lambda answer: [_decision(item) for item in answer["decisions"]])
+    return Call(
+        path, _visitors(visitors), lambda answer: [_decision(item) for item in answer["decisions"]]
+    )
 
 
 def label(mask: str, visitor: str, segment: str | None) -> Call[str]:
@@ -67,9 +68,8 @@ def label(mask: str, visitor: str, segment: str | None) -> Call[str]:
 
 def label_batch(mask: str, visitors: Iterable[tuple[str, str | None]]) -> Call[list[str]]:
     """Request many labels, in order."""
-    body = {"visitors": [{"visitor": name, "segment": segment} for name, segment in visitors]}
     path = f"/v1/masks/{quote(mask, safe='')}/labels/batch"
-    return Call(path, body, lambda answer: answer["labels"])
+    return Call(path, _visitors(visitors), lambda answer: answer["labels"])
 
 
 Reward: TypeAlias = tuple[str, float] | tuple[str, float, str | None]
@@ -124,6 +124,10 @@ def worth_repeating(response: httpx.Response) -> bool:
 def unreachable(error: httpx.TransportError) -> ServiceError:
     """Return the error after the last attempt."""
     return ServiceError(None, "unreachable", f"no answer: {type(error).__name__}")
+
+
+def _visitors(visitors: Iterable[tuple[str, str | None]]) -> JsonObject:
+    return {"visitors": [{"visitor": name, "segment": segment} for name, segment in visitors]}
 
 
 def _reward(given: Reward) -> JsonObject:

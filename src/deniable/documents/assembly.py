@@ -77,7 +77,8 @@ def document_of(ledger: Ledger, issue: Issue, *, planned: bool = False) -> Docum
         raise WrongStateError(
             f"experiment {facts.key!r} was never started: there is no {name.lower()} of a draft"
         )
-    text = rendered(issue.kind, {"facts": facts, "issue": issue, "kind": name})
+    template = "labels" if issue.kind == "statement" and facts.mask is not None else issue.kind
+    text = rendered(template, {"facts": facts, "issue": issue, "kind": name})
     title, cover, sections = parsed(text)
     return Document(
         kind=issue.kind,

@@ -108,6 +108,7 @@ class Facts:
         account: the firm's account; None without a budget.
         audit: the newest recorded audit.
         firm: the firm's settings: name, contact, purpose and legal basis, where they are given.
+        mask: the entry of the mask whose labels its rows are; None without one.
     """
 
     height: int
@@ -127,6 +128,13 @@ class Facts:
     account: FirmAccount | None
     audit: RecordedAudit | None
     firm: Mapping[str, str]
+    mask: Entry | None = None
+
+    @property
+    def bounded_account(self) -> bool:
+        """Whether anything besides masks counts: experiments that read segments add up with labels."""
+        shares = () if self.account is None else self.account.shares
+        return any(share.nano and not share.key.startswith("labels of ") for share in shares)
 
     @property
     def key(self) -> str:
@@ -232,6 +240,14 @@ def facts_of(ledger: Ledger, at: int) -> Facts:
         account=_account(ledger.entries, at),
         audit=_newest_audit(mine),
         firm=firm_texts(ledger.entries),
+        mask=next(
+            (
+                e
+                for e in reversed(ledger.entries)
+                if e.kind == "mask" and e.detail["mask"] == told.mask
+            ),
+            None,
+        ),
     )
 
 
@@ -271,9 +287,9 @@ def _account(entries: Sequence[Entry], at: int) -> FirmAccount | None:
     if not found.settings:
         return None
     keys = {
-        entry.experiment_id: str(entry.detail["key"])
+        entry.experiment_id: str(entry.detail.get("key") or f"labels of {entry.detail['mask']}")
         for entry in entries
-        if entry.experiment_id is not None and "key" in entry.detail
+        if entry.experiment_id is not None and entry.detail.keys() & {"key", "mask"}
     }
     shares = []
     for life in found.lives:

@@ -16,7 +16,7 @@ from deniable._types import JsonObject
 from deniable.audit.promise import AuditedTable, Lottery, Promise
 from deniable.errors import NANO, BrokenPromiseError, InvalidTableError
 from deniable.privacy.tables import stored_table
-from deniable.storage import account_rules, commitments, experiments, promises, times
+from deniable.storage import account_rules, commitments, experiments, masks, promises, times
 from deniable.storage.account import last_hours
 from deniable.storage.commitments import Entry
 from deniable.storage.erasure import tombstone
@@ -32,6 +32,7 @@ from deniable.storage.schema import (
     tables,
     tombstones,
 )
+from deniable.storage.schema import commitments as commitment_rows
 from deniable.storage.store import Store
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Audits:
             cells, erased = _counted(connection, experiment)
             lottery = _lottery(connection, experiment)
             chain.append(_tombstone_check(connection, experiment, self._key, frame))
+            chain += _label_checks(connection, experiment)
         done(2)
         chain += recounted(promise, frame).checks()
         done(3)
@@ -156,7 +158,7 @@ class Audits:
             commitments=verified.commitments,
             decisions=verified.decisions,
             heads=verified.heads,
-            checks=firm_checks(recomputed_account, lines, problems),
+            checks=(*firm_checks(recomputed_account, lines, problems), *_channel_checks(entries)),
         )
         if record:
             peak = recomputed_account.peaks[-1] if recomputed_account.peaks else None
@@ -281,6 +283,41 @@ def _tombstone_check(
     )
 
 
+def _channel_checks(entries: Sequence[Entry]) -> list[Check]:
+    """Check every mask's channel exactly, against the budget that its entry commits."""
+    from deniable.audit.labels import channel_check
+
+    made = [entry for entry in entries if entry.kind == "mask"]
+    checks = [channel_check(entry.detail, entry.amount_nano) for entry in made]
+    return [
+        replace(check, name=f"labels of {entry.detail['mask']}")
+        for check, entry in zip(checks, made, strict=True)
+    ]
+
+
+def _label_checks(connection: Connection, experiment: Experiment) -> list[Check]:
+    """Check the mask of an experiment: its channel exactly, its labels against it, its erasures."""
+    from deniable.audit.checks import Check
+    from deniable.audit.labels import channel_check, shares_check
+
+    if experiment.mask is None:
+        return []
+    mask = masks.named(connection, experiment.mask)
+    covered = masks.coverage(connection, mask)
+    mine = commitment_rows.c.experiment_id == mask.id
+    entries = commitments.linked(connection, mine, commitment_rows.c.kind == "erase_labels")
+    erased = sum(entry.detail["labels"] for entry in entries)
+    return [
+        channel_check(mask.definition, mask.budget_nano),
+        shares_check(mask.definition, list(covered.known.values())),
+        Check(
+            "erased labels",
+            "kept" if covered.erased == erased else "broken",
+            f"{covered.erased:,} rows have no label, and the ledger says {erased:,}.",
+        ),
+    ]
+
+
 def _lottery(connection: Connection, experiment: Experiment) -> Lottery | None:
     """Return how members are chosen, per the chain; None before the start."""
     promise = promises.promise_of(connection, experiment)
@@ -302,7 +339,7 @@ def _lines(
     acts: dict[bytes, list[Entry]] = {}
     promised_tables: dict[tuple[bytes, int], PromisedTable] = {}
     for entry in entries:
-        if entry.experiment_id is None:
+        if entry.experiment_id is None or entry.kind in masks.KINDS:
             continue
         acts.setdefault(entry.experiment_id, []).append(entry)
         if entry.kind == "table":

@@ -62,6 +62,7 @@ class MaskState:
     """
 
     def __init__(self, stored: StoredMask, mask: Mask | None, key: bytes) -> None:
+        self.stored = stored
         self.id = stored.id
         self.name = stored.name
         self.ended = stored.ended_at is not None

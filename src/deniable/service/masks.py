@@ -19,7 +19,7 @@ from deniable.service.ids import MaskKey
 from deniable.service.jobs import label_job
 from deniable.service.writer import Waiting, Writer
 from deniable.storage import masks
-from deniable.storage.masks import StoredMask
+from deniable.storage.masks import Coverage, StoredMask
 from deniable.storage.store import Store
 
 
@@ -51,6 +51,11 @@ class Masks:
         """Return the newest mask of this name, or raise UnknownNameError."""
         with self._store.read() as connection:
             return masks.named(connection, name)
+
+    def coverage(self, mask: StoredMask) -> Coverage:
+        """Return how many visitors have each label."""
+        with self._store.read() as connection:
+            return masks.coverage(connection, mask)
 
     def create(
         self,

@@ -9,24 +9,37 @@ stored. This tests the code of the auditing process: run the audit with the rele
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, islice, product
 from operator import attrgetter
 from typing import cast
 
 from deniable.audit.checks import Check
+from deniable.audit.labels import expected_label
 from deniable.audit.promise import AuditedTable, Promise
 from deniable.privacy.exact import SPACE
 from deniable.service import batch
-from deniable.service.experiment_state import ExperimentState, ExperimentStates
+from deniable.service.experiment_state import ExperimentState, ExperimentStates, MaskState
 from deniable.service.ids import normalised
-from deniable.service.jobs import DecideJob
+from deniable.service.jobs import DecideJob, LabelJob
 from deniable.service.lease import Identity
 from deniable.storage import times
 from deniable.storage.chain import GENESIS
 from deniable.storage.erasure import tombstone
 from deniable.storage.records import Decision, Role
-from deniable.storage.store import HotTransaction, NewDecision, NewDecisions, Store, Stored
+from deniable.storage.store import (
+    FirstLabel,
+    HotTransaction,
+    NewDecision,
+    NewDecisions,
+    NewLabel,
+    Store,
+    Stored,
+)
+
+LABELLED = 200
+"""Made-up visitors of each group. A channel 5% off gives one of them another label, but for a
+chance below 1e-4 at the smallest budgets, and much less at larger ones."""
 
 VISITORS = 16
 """Made-up visitors who come again, and who were erased. A second draw has another id, so that it is
@@ -41,7 +54,15 @@ class _Memory:
 
     def __init__(self, stones: Sequence[bytes] = ()) -> None:
         self.rows: dict[bytes, NewDecision] = {}
+        self.first: dict[bytes, FirstLabel] = {}
         self._stones = set(stones)
+
+    def labels(self, _mask: bytes, visitors: Sequence[bytes]) -> dict[bytes, FirstLabel]:
+        return {visitor: self.first[visitor] for visitor in visitors if visitor in self.first}
+
+    def put_labels(self, rows: Sequence[NewLabel]) -> int:
+        self.first.update({row.visitor: FirstLabel(row.label, row.known) for row in rows})
+        return len(rows)
 
     def stored(self, _experiment: bytes, visitors: Sequence[bytes]) -> dict[bytes, Stored]:
         known = {visitor: self.rows[visitor] for visitor in visitors if visitor in self.rows}
@@ -72,6 +93,10 @@ class Rehearsal:
         states.learn((experiment,), ())
         self._key = key
         self._state = states.by_key.get(experiment)
+        self._mask_key = os.urandom(32)  # its labels are of made-up visitors
+        if self._state is not None and self._state.mask is not None:
+            stored = self._state.mask.stored
+            self._state.mask = MaskState(stored, stored.drawn_by(self._mask_key), key)
 
     def checks(self, promise: Promise) -> Iterator[Check]:
         """Yield what the rehearsals show.
@@ -91,14 +116,24 @@ class Rehearsal:
             return
         # This state is the rehearsal's own: all its visitors are members until it says otherwise.
         state.takes_everybody, state.closed, state.has_tombstones = True, False, True
-        problems = [*self._second_draws(state), *self._erased(state)]
-        yield Check(
-            "rehearsed visits",
-            "broken" if problems else "kept",
-            " ".join(problems)
-            or "Made-up visitors keep their arm whatever the segment, and erased ones get the "
-            "neutral row.",
-        )
+        if state.mask is not None:
+            problems = [*self._labels(state, state.mask)]
+            yield Check(
+                "rehearsed labels",
+                "broken" if problems else "kept",
+                " ".join(problems)
+                or "Made-up visitors get the label that the chained channel gives to their first "
+                "segment, keep it whatever is sent, and decisions hold nothing but the label.",
+            )
+        if state.sticky:
+            problems = [*self._second_draws(state), *self._erased(state)]
+            yield Check(
+                "rehearsed visits",
+                "broken" if problems else "kept",
+                " ".join(problems)
+                or "Made-up visitors keep their arm whatever the segment, and erased ones get the "
+                "neutral row.",
+            )
         problems = [*self._ranges(state, promise, tables[state.table_number]), *_entropy()]
         yield Check(
             "ranges of draws",
@@ -124,6 +159,48 @@ class Rehearsal:
                 return
             known |= ids
 
+    def _labels(self, state: ExperimentState, mask: MaskState) -> Iterator[str]:
+        """Label visitors of every group, then of every other one, then after an erasure."""
+        groups = list(mask.stored.groups.values())
+        names = _names(LABELLED)
+        for number, members in enumerate(groups):
+            memory = _Memory()
+            self._decide(state, memory, names, members[0])
+            expected = [
+                expected_label(mask.stored.definition, self._mask_key, name, number)
+                for name in names
+            ]
+            hashes = [mask.visitor_hash(name) for name in names]
+            if [memory.first[visitor].label for visitor in hashes] != expected:
+                yield "Labels are not those of the chained channel."
+                return
+            stored = [row.segment for row in sorted(memory.rows.values(), key=attrgetter("seq"))]
+            if sorted(stored) != sorted(expected):
+                yield "Decisions hold another number than the label's."
+                return
+            for others in (*groups, (None,)):
+                memory.rows.clear()
+                self._decide(state, memory, names, others[0])
+                asked = LabelJob(mask.name, names, [others[0]] * len(names), lambda _job: None)
+                work = self._work(memory)
+                work.label(mask, [asked])
+                told = [mask.labels.index(label) for label in work.labels[0][1]]
+                kept = [memory.first[visitor].label for visitor in hashes]
+                if not kept == told == expected:
+                    yield "Another segment changes the label: a second value was evaluated."
+                    return
+            null = [
+                expected_label(mask.stored.definition, self._mask_key, name, None) for name in names
+            ]
+            memory.first = {visitor: FirstLabel(None, 1) for visitor in hashes}
+            memory.rows.clear()
+            self._decide(state, memory, names, members[0])
+            stored = [row.segment for row in memory.rows.values()]
+            erased = all(first.label is None for first in memory.first.values())
+            if not erased or sorted(stored) != sorted(null):
+                yield "Erased visitors are labelled by their segment again."
+                return
+
     def _erased(self, state: ExperimentState) -> Iterator[str]:
         names = _names(VISITORS)
         memory = _Memory(self._tombstones(state, names))
@@ -140,10 +217,15 @@ class Rehearsal:
         ]
         rows = list(published.table.rows)
         # Whose context or segment is not listed has the row `other`, or that of unlisted segments.
-        visits.append((None, None))
-        rows.append(rows[0] if state.contexts else published.table.unlisted)
+        # Behind a mask everybody has a label.
+        if state.mask is None:
+            visits.append((None, None))
+            rows.append(rows[0] if state.contexts else published.table.unlisted)
         neutral = promise.neutral_row(state.version)
-        for (context, segment), row in zip((*visits, visits[0]), (*rows, neutral), strict=True):
+        if state.sticky:  # else nobody is known to be erased but to the mask
+            visits.append(visits[0])
+            rows.append(neutral)
+        for (context, segment), row in zip(visits, rows, strict=True):
             ends = list(accumulate(row))
             arms = [arm for arm, entry in enumerate(row) if entry]
             points = [point for arm in arms for point in (ends[arm] - row[arm], ends[arm] - 1)]
@@ -178,18 +260,19 @@ class Rehearsal:
                 for point in islice(left, visitors)
             )
 
-        work = batch.JobBatch(
-            cast("HotTransaction", memory),
-            Identity(0, bytes(16)),
-            (0, GENESIS),
-            times.now(),
-            self._key,
-            None if left is None else chosen,
-        )
+        work = self._work(memory, None if left is None else chosen)
         places = ((segment,) * len(names), lambda _job: None, None, [context] * len(names))
         job = DecideJob(state.key, tuple(names), *places)
         work.decide(state, (job,))
         return work.answers[0][1]
+
+    def _work(
+        self, memory: _Memory, random: Callable[[int], bytes] | None = None
+    ) -> batch.JobBatch:
+        transaction = cast("HotTransaction", memory)
+        return batch.JobBatch(
+            transaction, Identity(0, bytes(16)), (0, GENESIS), times.now(), self._key, random
+        )
 
 
 def _entropy() -> Iterator[str]:

@@ -68,17 +68,22 @@ class StoredMask:
         """Return the mask that draws labels; raise MaskFileError if the key is another one."""
         return defined_mask(self.definition, key, f"mask {self.name}")
 
-    def without_key(self) -> Mask:
-        """Return a mask with the same channel, for what labels tell. It draws other labels."""
+    def drawn_by(self, key: bytes = bytes(32)) -> Mask:
+        """Return a mask with the same channel and another key, which draws other labels."""
         plain = self.definition
         return Mask(
             segments=plain["segments"],
             budget=plain["budget"],
-            key=bytes(32),
+            key=key,
             name=self.name,
+            version=self.version,
+            period=self.period,
             groups=plain["groups"],
         )
 
+
+KINDS = ("mask", "end_mask", "erase_labels")
+"""Kinds of entries about a mask. They name it by its id, where others name an experiment."""
 
 _ENTRIES = linked_query(or_(commitments.c.kind == "mask", commitments.c.kind == "end_mask"))
 
@@ -92,6 +97,7 @@ def everything_masked(connection: Connection) -> list[StoredMask]:
             found[identity] = replace(found[identity], ended_at=at)
             continue
         plain = {**entry.detail, "groups": dict(entry.detail["groups"])}
+        plain["key"] = plain.pop("fingerprint")
         found[identity] = StoredMask(
             id=identity,
             name=plain["mask"],
@@ -138,6 +144,7 @@ def create(connection: Connection, mask: Mask) -> StoredMask:
             "names of the labels"
         )
     detail = definition(mask)
+    detail["fingerprint"] = detail.pop("key")
     # The chain sorts members of objects, and the order of the labels counts.
     detail["groups"] = [[label, list(members)] for label, members in mask.groups.items()]
     account.commit_mask(connection, os.urandom(16), int(mask.budget * NANO), detail)
@@ -209,9 +216,32 @@ def forget(connection: Connection, mask: StoredMask) -> None:
     connection.execute(delete(mask_labels).where(mask_labels.c.mask_id == mask.id))
 
 
-def count_labels(connection: Connection, mask: StoredMask) -> dict[int | None, int]:
-    """Return label number -> visitors with it; None stands for erased ones."""
-    return {row[0]: row[1] for row in connection.execute(_COUNTED, {"mask": mask.id})}
+@dataclass(frozen=True)
+class Coverage:
+    """How many visitors have a label of a mask.
+
+    Attributes:
+        known: label -> visitors whose label was drawn for a known segment, or made elsewhere.
+        unknown: visitors whose segment is not known yet.
+        erased: erased visitors.
+    """
+
+    known: dict[str, int]
+    unknown: int
+    erased: int
+
+
+def coverage(connection: Connection, mask: StoredMask) -> Coverage:
+    """Count the visitors of a mask."""
+    known, unknown, erased = dict.fromkeys(mask.labels, 0), 0, 0
+    for label, is_known, visitors in connection.execute(_COUNTED, {"mask": mask.id}):
+        if label is None:
+            erased += visitors
+        elif is_known:
+            known[mask.labels[label]] += visitors
+        else:
+            unknown += visitors
+    return Coverage(known, unknown, erased)
 
 
 _OF_MASK = mask_labels.c.mask_id == bindparam("mask")
@@ -226,7 +256,7 @@ _ERASE = (
     .values(label=None)
 )
 _COUNTED = (
-    select(mask_labels.c.label, func.count())
-    .where(_OF_MASK, (mask_labels.c.known == 1) | mask_labels.c.label.is_(None))
-    .group_by(mask_labels.c.label)
+    select(mask_labels.c.label, mask_labels.c.known, func.count())
+    .where(_OF_MASK)
+    .group_by(mask_labels.c.label, mask_labels.c.known)
 )

@@ -22,6 +22,9 @@ PAGE, POINTS = 25, 200
 KINDS = {
     "firm": "Firm’s budget set",
     "key": "Visitor key noted",
+    "mask": "Labels created",
+    "end_mask": "Labels ended",
+    "erase_labels": "Labels erased",
     "create": "Draft created",
     "redraft": "Draft changed",
     "replan": "Draft’s budget changed",
@@ -156,6 +159,14 @@ def _told(kind: str, detail: JsonObject) -> str:
         return f"Number {detail.get('number', '')}, made from published counts."
     if kind == "start" and detail.get("layer"):
         return f"In the layer {detail['layer']}."
+    if kind == "mask":
+        many = len(detail.get("groups", ()))
+        words = f"{detail.get('mask')}: {many} labels, {detail.get('budget')} nats, once"
+        return f"{words}, for the period {detail.get('period')}."
+    if kind == "end_mask":
+        return f"No more labels of {detail.get('mask')} are given."
+    if kind == "erase_labels":
+        return f"{whole(detail['labels'])} labels of {detail.get('mask')}."
     if kind == "note":
         return str(detail.get("text", ""))
     if kind == "label":

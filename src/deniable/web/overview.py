@@ -22,9 +22,11 @@ from deniable.service.http.auth import Service, service_of
 from deniable.service.limits import MAX_DAYS, MAX_NANO
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found, Labels, Search
+from deniable.storage.masks import StoredMask
 from deniable.storage.records import Experiment, Firm, PublishedTable
 from deniable.web import responses
 from deniable.web.access import PrivacySubmission, Reader, Viewer
+from deniable.web.labels import USUAL_PRIOR
 from deniable.web.listing import LIVE, Listing, csv_answer, pages
 from deniable.web.monitor import Monitor
 
@@ -80,6 +82,7 @@ def _page(
         found=found,
         pages=pages(found.total),
         rows=_rows(service, found, monitor.health),
+        masks=_masks(service),
         live=sum(totals.get(status, 0) for status in LIVE),
         owners=owners,
         tags=tags,
@@ -242,6 +245,20 @@ def _row(
         health.get(board.experiment.key),
         labels,
     )
+
+
+def _masks(service: Deniable) -> list[tuple[StoredMask, float, int]]:
+    """Masks in use, with what a belief of 20% can rise to, and how many experiments use each."""
+    running = service.experiments.all() if (found := service.masks.all()) else []
+    return [
+        (
+            mask,
+            mask.drawn_by().highest_belief(USUAL_PRIOR),
+            sum(one.mask == mask.name and one.status in LIVE for one in running),
+        )
+        for mask in found
+        if mask.ended_at is None
+    ]
 
 
 def _alerts(request: Request, firm: Firm | None) -> list[Alert]:

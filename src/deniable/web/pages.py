@@ -31,6 +31,7 @@ MODULES = (
     "static",
     "account",
     "overview",
+    "labels",
     "experiments",
     "actions",
     "experiment",

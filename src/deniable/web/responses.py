@@ -61,6 +61,7 @@ HEADERS = {
 }
 NAVIGATION = (
     ("/", "Overview"),
+    ("/labels", "Labels"),
     ("/planner", "Planner"),
     ("/experiments", "Experiments"),
     ("/portfolio", "Portfolio"),

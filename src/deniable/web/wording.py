@@ -135,7 +135,9 @@ def role_name(role: str) -> str:
 
 SCOPE_WORDS: dict[Scope, str] = {
     "decide": "request arms",
+    "unobserved": "request arms for visits that nobody observes",
     "reward": "report rewards",
+    "label": "request labels",
     "read": "see everything but single visitors",
     "draft": "create and change drafts",
     "run": "start, pause, stop and promote",

@@ -18,7 +18,23 @@ SPELLINGS = "tests/promise/test_spellings.py"
 REFILLS = "tests/promise/test_refills.py"
 RESTORE = "tests/promise/test_restore.py"
 
+LABELS = f"{TESTS}/test_labels.py"
+
 FAULTS = (
+    Fault(
+        "service/batch.py",
+        "first = new.get(visitor) or stored.get(visitor)",
+        "first = new.get(visitor)",
+        "a label follows the segment",
+        (f"{LABELS}::test_labels_are_the_librarys_and_the_first_value_counts",),
+    ),
+    Fault(
+        "service/experiment_state.py",
+        "if segment in self.numbers:",
+        "if segment == self.numbers:",
+        "a label that was made elsewhere is drawn again",
+        (f"{LABELS}::test_a_label_made_elsewhere_is_kept",),
+    ),
     Fault(
         "service/engine.py",
         "now = max(times.now(), *(state.chained_at for state in states), 0)",
@@ -133,8 +149,8 @@ FAULTS = (
     ),
     Fault(
         "service/batch.py",
-        "            if visitor not in answers and visitor not in new:",
-        "            if visitor not in new:",
+        "            if visitor not in answers:",
+        "            if visitor:",
         "a known visitor is drawn for again",
         (f"{FACADE}::test_a_visitor_keeps_the_arm_whatever_the_segment_and_process",),
     ),
