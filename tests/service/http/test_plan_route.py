@@ -35,7 +35,7 @@ def test_segments_of_different_sizes_are_told(site: Site) -> None:
     body = {**ASKED, "segments": None, "shares": [0.9, 0.1]}
     told = site.client.post("/v1/plan", json=body, headers=site.headers()).json()
     assert told["n_segments"] == 2
-    assert "different sizes" in told["expected"]["note"]
+    assert "differ in size" in told["expected"]["note"]
 
 
 @pytest.mark.parametrize(
