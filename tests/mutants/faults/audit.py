@@ -77,8 +77,8 @@ FAULTS = (
     ),
     Fault(
         "audit/exact.py",
-        "column = [row[arm] for row in (*table.rows, table.unlisted)]",
-        "column = [row[arm] for row in table.rows]",
+        "[(*table.rows, table.unlisted)] if promise.bounded",
+        "[table.rows] if promise.bounded",
         "the row of unlisted segments is not looked at",
         (f"{TESTS}/test_exact.py::{UNLISTED}",),
     ),

@@ -463,8 +463,8 @@ FAULTS = (
     ),
     Fault(
         "storage/promises.py",
-        '    "planned_visitors",\n)',
-        ")",
+        '    "planned_visitors",\n    "contexts",',
+        '    "contexts",',
         "planned visitors can be changed unnoticed",
         (f"{TAMPERING}::test_it_is_noticed_and_only_its_experiment_is_refused",),
     ),
