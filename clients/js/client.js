@@ -58,10 +58,10 @@ export class DeniableClient {
    * With `fallback`, a service that does not answer in time, or refuses the call for whatever reason,
    * gives that arm and no id. So a page is never later than the time-out, and never fails.
    */
-  async decide(experiment, visitor, { segment = null, fallback } = {}) {
-    const path = `/v1/experiments/${encodeURIComponent(experiment)}/decisions`;
+  async decide(experiment, visitor, { segment = null, context, observed, fallback } = {}) {
+    const path = decisions(experiment, observed);
     try {
-      const { decision, arm } = await this.#post(path, { visitor, segment });
+      const { decision, arm } = await this.#post(path, { visitor, segment, context });
       return { decision, arm };
     } catch (error) {
       if (fallback === undefined || !(error instanceof ServiceError)) throw error;
@@ -69,10 +69,10 @@ export class DeniableClient {
     }
   }
 
-  /** Decisions for `{visitor, segment}` objects, in order. */
-  async decideBatch(experiment, visitors) {
-    const path = `/v1/experiments/${encodeURIComponent(experiment)}/decisions/batch`;
-    const wanted = visitors.map(({ visitor, segment = null }) => ({ visitor, segment }));
+  /** Decisions for `{visitor, segment, context}` objects, in order. */
+  async decideBatch(experiment, visitors, { observed } = {}) {
+    const path = `${decisions(experiment, observed)}/batch`;
+    const wanted = visitors.map(({ visitor, segment = null, context }) => ({ visitor, segment, context }));
     return (await this.#post(path, { visitors: wanted })).decisions;
   }
 
@@ -105,9 +105,9 @@ export class DeniableClient {
   }
 
   /** Experiment -> the decision that the visitor has there; never draws one. */
-  async stored(visitor) {
+  async stored(visitor, { context } = {}) {
     const found = await this.#post("/ofrep/v1/evaluate/flags", {
-      context: { targetingKey: visitor },
+      context: { targetingKey: visitor, context },
     });
     return Object.fromEntries(
       found.flags.map((flag) => [flag.key, { decision: flag.metadata.decision, arm: flag.variant }]),
@@ -142,6 +142,12 @@ export class DeniableClient {
       await pause(pauseMs(attempt, answer), deadline);
     }
   }
+}
+
+/** The path of an experiment's decisions. Unobserved visits have one of their own. */
+function decisions(experiment, observed = true) {
+  const kind = observed ? "experiments" : "unobserved";
+  return `/v1/${kind}/${encodeURIComponent(experiment)}/decisions`;
 }
 
 /** Milliseconds until the next attempt: what the service asks for, else 50, 100, 200, ... */

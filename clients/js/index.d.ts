@@ -36,21 +36,30 @@ export class ServiceError extends Error {
   constructor(status: number | null, code: string, detail: string);
 }
 
+export interface VisitOptions {
+  segment?: string | null;
+  /** What trackers know anyway, such as the device, if the experiment is on contexts. */
+  context?: string | null;
+  /** False for a visit that no third party observes; the key needs the scope `unobserved`. */
+  observed?: boolean;
+}
+
 /** A client of one service, for servers. It may be shared by all requests of a process. */
 export class DeniableClient {
   constructor(options: ClientOptions);
   /** The visitor's arm, and the id that its reward needs. */
-  decide(experiment: string, visitor: string, options?: { segment?: string | null }): Promise<Decision>;
+  decide(experiment: string, visitor: string, options?: VisitOptions): Promise<Decision>;
   /** The same; the fallback arm, without an id, where the service does not answer in time or refuses. */
   decide(
     experiment: string,
     visitor: string,
-    options: { segment?: string | null; fallback: string },
+    options: VisitOptions & { fallback: string },
   ): Promise<Decision | { decision: null; arm: string }>;
   /** Decisions in the order of the visitors. */
   decideBatch(
     experiment: string,
-    visitors: readonly { visitor: string; segment?: string | null }[],
+    visitors: readonly { visitor: string; segment?: string | null; context?: string | null }[],
+    options?: { observed?: boolean },
   ): Promise<Decision[]>;
   /** Count a response (1 if no value is given). Kept when it is stored; sent together with others. */
   reward(decision: string | null, value?: number, options?: { metric?: string }): Promise<void>;
@@ -64,7 +73,7 @@ export class DeniableClient {
     visitors: readonly { visitor: string; segment?: string | null }[],
   ): Promise<string[]>;
   /** Experiment -> the decision that the visitor has there; never draws one. */
-  stored(visitor: string): Promise<Record<string, Decision>>;
+  stored(visitor: string, options?: { context?: string | null }): Promise<Record<string, Decision>>;
   /** Send the rewards that wait; call it before the process ends. */
   flush(): Promise<void>;
 }

@@ -24,17 +24,15 @@ export class DeniableProvider {
   /** The visitor's arm. The reason is the same for everybody. */
   async resolveStringEvaluation(flag, _defaultValue, context) {
     const visitor = visitorOf(context);
-    const segment = context[this.#segmentAttribute] ?? null;
-    if (segment !== null && typeof segment !== "string") {
-      throw failure("INVALID_CONTEXT", `${this.#segmentAttribute}: expected text`);
-    }
+    const segment = textOf(context, this.#segmentAttribute);
+    const known = textOf(context, "context") ?? undefined;
     let found;
     try {
-      found = await this.#client.decide(flag, visitor, { segment });
+      found = await this.#client.decide(flag, visitor, { segment, context: known });
     } catch (error) {
       throw failure(CODES[error.status] ?? "GENERAL", error.message);
     }
-    this.#remember(flag, visitor, found.decision);
+    this.#remember(JSON.stringify([flag, visitor, known]), found.decision);
     return {
       value: found.arm,
       variant: found.arm,
@@ -72,9 +70,12 @@ export class DeniableProvider {
   async #rewarded(event, context, { value = 1, metric }) {
     const visitor = visitorOf(context);
     const experiments = this.#events.get(event) ?? [event];
-    const known = experiments.map((flag) => this.#remembered.get(JSON.stringify([flag, visitor])));
+    const current = textOf(context, "context") ?? undefined;
+    const known = experiments.map((flag) =>
+      this.#remembered.get(JSON.stringify([flag, visitor, current])),
+    );
     if (known.includes(undefined)) {
-      const stored = await this.#client.stored(visitor);
+      const stored = await this.#client.stored(visitor, { context: current });
       experiments.forEach((flag, at) => {
         known[at] ??= Object.hasOwn(stored, flag) ? stored[flag].decision : undefined;
       });
@@ -83,8 +84,7 @@ export class DeniableProvider {
     await Promise.all(found.map((decision) => this.#client.reward(decision, value, { metric })));
   }
 
-  #remember(flag, visitor, decision) {
-    const name = JSON.stringify([flag, visitor]);
+  #remember(name, decision) {
     this.#remembered.delete(name); // so that the oldest is the first of the map
     this.#remembered.set(name, decision);
     if (this.#remembered.size > REMEMBERED) {
@@ -98,6 +98,12 @@ function visitorOf(context) {
     throw failure("TARGETING_KEY_MISSING", "the targeting key is the visitor's id");
   }
   return context.targetingKey;
+}
+
+function textOf(context, attribute) {
+  const found = context[attribute] ?? null;
+  if (found === null || typeof found === "string") return found;
+  throw failure("INVALID_CONTEXT", `${attribute}: expected text`);
 }
 
 function notText() {

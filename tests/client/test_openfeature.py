@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from openfeature.evaluation_context import EvaluationContext
+from openfeature.exception import InvalidContextError
 from openfeature.track import TrackingEventDetails
 
 from deniable.client import Client, Decision, ServiceError, openfeature
@@ -20,13 +21,16 @@ class Noting:
         self.rewards: list[object] = []
         self.asked: list[str] = []
 
-    def decide(self, experiment: str, visitor: str, segment: str | None) -> Decision:
-        return Decision(f"{experiment} {visitor}", f"arm of {segment}")
+    def decide(
+        self, experiment: str, visitor: str, segment: str | None, *, context: str | None
+    ) -> Decision:
+        place = "" if context is None else f" on {context}"
+        return Decision(f"{experiment} {visitor}{place}", f"arm of {segment}{place}")
 
     def reward_batch(self, rewards: Iterable[object]) -> None:
         self.rewards += rewards
 
-    def stored(self, visitor: str) -> dict[str, Decision]:
+    def stored(self, visitor: str, _context: str | None) -> dict[str, Decision]:
         self.asked.append(visitor)
         return {"banner": Decision(f"stored {visitor}", "x")}
 
@@ -93,3 +97,14 @@ def test_a_reward_that_fails_is_logged(
     provider(noting).track("banner", EvaluationContext("secret-visitor"))
     assert "a reward was not sent: ServiceError" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_an_event_rewards_the_decision_of_its_context(noting: Noting) -> None:
+    made = provider(noting)
+    for device in ("phone", "tv"):
+        visitor = EvaluationContext("v", {"context": device})
+        assert made.resolve_string_details("hero", "x", visitor).value == f"arm of None on {device}"
+    made.track("hero", EvaluationContext("v", {"context": "phone"}))
+    assert noting.rewards == [("hero v on phone", 1.0, None)]
+    with pytest.raises(InvalidContextError, match="context: expected text"):
+        made.resolve_string_details("hero", "x", EvaluationContext("v", {"context": 3}))

@@ -141,6 +141,18 @@ def test_switching_off(store_url: str) -> None:
         assert compare(written(service), service).refused == []
 
 
+def test_contexts_are_added_and_never_removed(store_url: str) -> None:
+    base = '[firm]\nbudget = 2\n[experiments.e]\nstatus = "running"\narms = ["a", "b"]\n'
+    with open_service(store_url) as service:
+        take(compare(base + 'contexts = ["phone"]\n', service))
+        steps = take(compare(base + 'contexts = ["phone", "tv"]\n', service))
+        assert steps == ["e: add context tv, which has a row from the next table on"]
+        assert service.experiments.get("e").contexts == ("other", "phone", "tv")
+        assert compare(written(service), service).steps == []
+        gone = compare(base + 'contexts = ["tv"]\n', service)
+        assert gone.refused == ["e.contexts: part of its promise"]
+
+
 def test_adding_arms_and_segments(store_url: str) -> None:
     base = '[firm]\nbudget = 3\n[experiments.e]\nstatus = "running"\n'
     small = base + 'arms = ["a", "b"]\nsegments = ["s"]\nbudget = 1\n'
@@ -165,7 +177,7 @@ def test_adding_arms_and_segments(store_url: str) -> None:
         off = large.replace('"d"', '"d", {key = "e", active = false}')
         assert compare(off, service).refused == ["e: an arm that is added is on"]
         stopped = late.replace('"running"', '"stopped"')
-        only = "e: arms and segments are added while it runs or is paused"
+        only = "e: arms, segments and contexts are added while it runs or is paused"
         assert compare(stopped, service).refused == [only]
         one = '[experiments.f]\narms = ["a", "b"]\nsegments = ["s"]\nbudget = 1\n'
         take(compare(one, service))
@@ -222,7 +234,9 @@ def test_what_would_break_a_promise_is_refused(old: str, new: str, reason: str) 
         ("[firm]\nbudget = 1\nperiod = 3", "firm"),
         ("experiments = 3", "experiments"),
         ("[experiments.e]\narms = 3", "experiments.e.arms"),
-        ('[experiments.e]\narms = ["a", "b"]', "experiments.e.segments"),
+        ('[experiments.e]\narms = ["a", "b"]\nbudget = 1', "experiments.e.segments"),
+        ('[experiments.e]\narms = ["a", "b"]\ncontexts = ["c", "c"]', "experiments.e.contexts"),
+        ('[experiments.e]\narms = ["a", "b"]\nobserved = false', "experiments.e.observed"),
         ('[experiments.e]\narms = ["a", "b"]\nsegments = ["s"]', "experiments.e.budget"),
         ('[experiments.e]\narms = ["a"]\nsegments = ["s"]\nbudget = 1', "experiments.e.arms"),
         ('[experiments.e]\narms = ["a", 3]\nsegments = ["s"]\nbudget = 1', "experiments.e.arms"),

@@ -95,7 +95,9 @@ def binds_at(experiment: Experiment) -> float | None:
 def segment_risks(
     board: Leaderboard, published: PublishedTable, now: datetime | None = None
 ) -> list[SegmentRisk]:
-    """The segments that may be told apart, as the table in force serves them."""
+    """The segments that may be told apart, as the table in force serves them; none without a bound."""
+    if not TABLE_RULES[board.experiment.strategy].bounded:
+        return []
     table = decoded_table(published.rows, len(board.experiment.arms))
     names = board.experiment.rows
     return [

@@ -13,7 +13,8 @@ from deniable.cli.printing import AsJson, print_found, print_json
 from deniable.cli.results import print_results
 from deniable.cli.stores import KeyFile, Store, opened
 from deniable.errors import InvalidArgumentError
-from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
+from deniable.strategies import DEFAULT_STRATEGY, TABLE_RULES
+from deniable.strategies.unbounded import Unbounded
 
 if TYPE_CHECKING:
     from deniable.service.drafts import NewArm
@@ -32,11 +33,27 @@ Key = Annotated[str, typer.Argument(help="The experiment's key.")]
 def create(
     key: Key,
     arm: Annotated[list[str], typer.Option(help="KEY or KEY=BUDGET. Repeat for each arm.")],
-    segment: Annotated[list[str], typer.Option(help="Name of a segment. Repeat for each segment.")],
+    segment: Annotated[
+        list[str] | None, typer.Option(help="Name of a segment. Repeat for each segment.")
+    ] = None,
+    context: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Instead of segments: a value that trackers know anyway. Repeat for each."
+        ),
+    ] = None,
+    unobserved: Annotated[
+        bool,
+        typer.Option("--unobserved", help="No third party receives anything of these visits."),
+    ] = False,
     budget: Annotated[float | None, typer.Option(help="Cap on a visitor's risk, in nats.")] = None,
     strategy: Annotated[
-        str, typer.Option(help=f"How tables are made: {', '.join(STRATEGIES)}.")
-    ] = DEFAULT_STRATEGY,
+        str | None,
+        typer.Option(
+            help=f"How tables are made: {', '.join(TABLE_RULES)} (default: {DEFAULT_STRATEGY}; "
+            f"{Unbounded.name} without segments, or if unobserved)."
+        ),
+    ] = None,
     weights: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +93,9 @@ def create(
         created = service.experiments.create(
             key,
             arms=_arms(arm, weights),
-            segments=segment,
+            segments=segment or [],
+            contexts=context or [],
+            observed=not unobserved,
             budget=budget,
             strategy=strategy,
             planned_visitors=planned_visitors,
@@ -185,6 +204,20 @@ def add_segment(
         _print(service.experiments.add_segment(key, segment), as_json, told)
 
 
+@app.command("add-context")
+def add_context(
+    key: Key,
+    context: Annotated[str, typer.Argument(help="Name of the context to add.")],
+    store: Store = "",
+    key_file: KeyFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Add a context: it has a row of its own from the next table on, and cannot be removed."""
+    with opened(store, key_file) as service:
+        told = "Visitors of the new context get the mean row until the next table."
+        _print(service.experiments.add_context(key, context), as_json, told)
+
+
 @app.command("list")
 def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False) -> None:
     """List all experiments."""
@@ -193,12 +226,12 @@ def list_all(store: Store = "", key_file: KeyFile = "", as_json: AsJson = False)
     print_found(
         found,
         "Experiments",
-        ("key", "status", "arms", "segments", "strategy", "budget", "layer", "winner", "started"),
+        ("key", "status", "arms", "rows", "strategy", "budget", "layer", "winner", "started"),
         lambda e: (
             e.key,
             e.status,
             ", ".join(a.key if a.active else f"({a.key})" for a in e.arms),
-            len(e.segments),
+            len(e.rows),
             f"arm-specific {e.strategy}" if e.arm_specific else e.strategy,
             e.budget,
             e.layer,

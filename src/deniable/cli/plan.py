@@ -37,6 +37,8 @@ KEYS = (
     "per_day",
     "experiments",
     "unobserved",
+    "contexts",
+    "by_context",
 )
 """What a plan's file may hold; lists for shares and arm_budgets, numbers for the others."""
 
@@ -97,6 +99,14 @@ def plan(
         float | None,
         typer.Option(help="Share of the visits that no third party observes, such as .3."),
     ] = None,
+    contexts: Annotated[
+        str | None,
+        typer.Option(help="Number of values of what trackers know anyway, such as the device."),
+    ] = None,
+    by_context: Annotated[
+        float | None,
+        typer.Option(help="How much of the arms' differences is by context, from 0 to 1."),
+    ] = None,
     arm_budgets: Annotated[
         str | None, typer.Option(help="A budget for each arm, such as .5,1,2.")
     ] = None,
@@ -129,7 +139,8 @@ def plan(
         )
         per_day = per_day or kept.get("per_day")
         experiments = experiments or kept.get("experiments")
-        prior, budget, max_belief, base_rate, lift, heterogeneity, unobserved = (
+        contexts = contexts or kept.get("contexts")
+        prior, budget, max_belief, base_rate, lift, heterogeneity, unobserved, by_context = (
             (float(kept[name]) if name in kept else None) if given is None else given
             for name, given in (
                 ("prior", prior),
@@ -139,6 +150,7 @@ def plan(
                 ("lift", lift),
                 ("heterogeneity", heterogeneity),
                 ("unobserved", unobserved),
+                ("by_context", by_context),
             )
         )
     if visitors is None:
@@ -148,6 +160,7 @@ def plan(
     n_segments = None if segments is None else whole("segments", segments, 1)
     known = {"lift": lift, "heterogeneity": heterogeneity, "per_day": per_day}
     known |= {"experiments": experiments, "unobserved": unobserved}
+    known |= {"contexts": contexts, "by_context": by_context}
     for name, value in known.items():
         if value is not None and base_rate is None:
             raise InvalidArgumentError(name, value, "nothing without --base-rate")
@@ -180,6 +193,8 @@ def plan(
             per_day=None if per_day is None else whole("per_day", per_day, 1, 10**12),
             experiments=1 if experiments is None else whole("experiments", experiments, 1),
             unobserved=unobserved or 0.0,
+            contexts=1 if contexts is None else whole("contexts", contexts, 1),
+            by_context=0.0 if by_context is None else by_context,
         )
         sections = plan_sections(found)
     if as_json:

@@ -5,7 +5,7 @@ Every call can be repeated safely: a visitor's decision is stored once, and a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -44,20 +44,39 @@ class Call(Generic[T]):
     read: Callable[[Any], T]
 
 
-def decide(experiment: str, visitor: str, segment: str | None) -> Call[Decision]:
+def decide(
+    experiment: str, visitor: str, segment: str | None, context: str | None, observed: bool
+) -> Call[Decision]:
     """Request one decision."""
-    path = f"/v1/experiments/{quote(experiment, safe='')}/decisions"
-    return Call(path, {"visitor": visitor, "segment": segment}, _decision)
+    body = _visit(visitor, segment, context)
+    return Call(_decisions(experiment, observed), body, _decision)
 
 
 def decide_batch(
-    experiment: str, visitors: Iterable[tuple[str, str | None]]
+    experiment: str,
+    visitors: Sequence[tuple[str, str | None]],
+    contexts: Sequence[str | None] | None,
+    observed: bool,
 ) -> Call[list[Decision]]:
     """Request many decisions, in order."""
-    path = f"/v1/experiments/{quote(experiment, safe='')}/decisions/batch"
+    named = [None] * len(visitors) if contexts is None else contexts
+    visits = [_visit(*pair, context) for pair, context in zip(visitors, named, strict=True)]
+    path = f"{_decisions(experiment, observed)}/batch"
     return Call(
-        path, _visitors(visitors), lambda answer: [_decision(item) for item in answer["decisions"]]
+        path,
+        {"visitors": visits},
+        lambda answer: [_decision(item) for item in answer["decisions"]],
     )
+
+
+def _decisions(experiment: str, observed: bool) -> str:
+    kind = "experiments" if observed else "unobserved"
+    return f"/v1/{kind}/{quote(experiment, safe='')}/decisions"
+
+
+def _visit(visitor: str, segment: str | None, context: str | None) -> JsonObject:
+    body = {"visitor": visitor, "segment": segment}
+    return body if context is None else {**body, "context": context}
 
 
 def label(mask: str, visitor: str, segment: str | None) -> Call[str]:
@@ -86,9 +105,9 @@ def reward_batch(rewards: Iterable[Reward]) -> Call[None]:
     return Call("/v1/rewards/batch", {"rewards": [_reward(one) for one in rewards]}, _nothing)
 
 
-def stored(visitor: str) -> Call[dict[str, Decision]]:
+def stored(visitor: str, context: str | None) -> Call[dict[str, Decision]]:
     """Request the visitor's stored decisions, by experiment. Never draws."""
-    body = {"context": {"targetingKey": visitor}}
+    body = {"context": {"targetingKey": visitor, "context": context}}
     return Call("/ofrep/v1/evaluate/flags", body, _flags)
 
 

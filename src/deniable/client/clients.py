@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self, TypeVar
 
 import httpx2 as httpx
@@ -87,6 +87,8 @@ class Client:
         visitor: str,
         segment: str | None = None,
         *,
+        context: str | None = None,
+        observed: bool = True,
         fallback: str | None = None,
     ) -> Decision:
         """Return the arm for this visitor, and the id for its reward.
@@ -95,12 +97,15 @@ class Client:
             experiment: the experiment's key.
             visitor: your id of the visitor.
             segment: the visitor's segment.
+            context: what a tracker knows anyway, such as the device, if the experiment is on contexts.
+            observed: False for a visit that no third party observes; such an experiment is decided
+                with a key of its own, of the scope `unobserved`.
             fallback: the arm to return, with an empty id, if the service does not answer in time or
                 refuses the call, also for a revoked key or an unknown experiment. Its reward is not
                 sent. None raises ServiceError.
         """
         try:
-            return self._done(calls.decide(experiment, visitor, segment))
+            return self._done(calls.decide(experiment, visitor, segment, context, observed))
         except ServiceError as error:
             if fallback is None:
                 raise
@@ -111,12 +116,14 @@ class Client:
         experiment: str,
         visitors: Iterable[tuple[str, str | None]],
         *,
+        contexts: Sequence[str | None] | None = None,
+        observed: bool = True,
         fallback: str | None = None,
     ) -> list[Decision]:
-        """Return decisions for (visitor, segment) pairs, in order; `fallback` as in `decide`."""
+        """Return decisions for (visitor, segment) pairs, in order; the rest as in `decide`."""
         pairs = list(visitors)
         try:
-            return self._done(calls.decide_batch(experiment, pairs))
+            return self._done(calls.decide_batch(experiment, pairs, contexts, observed))
         except ServiceError as error:
             if fallback is None:
                 raise
@@ -153,9 +160,9 @@ class Client:
         """Return the labels of (visitor, segment) pairs, in order."""
         return self._done(calls.label_batch(mask, visitors))
 
-    def stored(self, visitor: str) -> dict[str, Decision]:
-        """Return the visitor's stored decisions, by experiment. Never draws."""
-        return self._done(calls.stored(visitor))
+    def stored(self, visitor: str, context: str | None = None) -> dict[str, Decision]:
+        """Return the visitor's stored decisions in this context, by experiment. Never draws."""
+        return self._done(calls.stored(visitor, context))
 
     def close(self) -> None:
         """Close the connections."""
@@ -225,11 +232,13 @@ class AsyncClient:
         visitor: str,
         segment: str | None = None,
         *,
+        context: str | None = None,
+        observed: bool = True,
         fallback: str | None = None,
     ) -> Decision:
         """See Client."""
         try:
-            return await self._done(calls.decide(experiment, visitor, segment))
+            return await self._done(calls.decide(experiment, visitor, segment, context, observed))
         except ServiceError as error:
             if fallback is None:
                 raise
@@ -240,12 +249,14 @@ class AsyncClient:
         experiment: str,
         visitors: Iterable[tuple[str, str | None]],
         *,
+        contexts: Sequence[str | None] | None = None,
+        observed: bool = True,
         fallback: str | None = None,
     ) -> list[Decision]:
         """See Client."""
         pairs = list(visitors)
         try:
-            return await self._done(calls.decide_batch(experiment, pairs))
+            return await self._done(calls.decide_batch(experiment, pairs, contexts, observed))
         except ServiceError as error:
             if fallback is None:
                 raise
@@ -270,9 +281,9 @@ class AsyncClient:
         """See Client."""
         return await self._done(calls.label_batch(mask, visitors))
 
-    async def stored(self, visitor: str) -> dict[str, Decision]:
+    async def stored(self, visitor: str, context: str | None = None) -> dict[str, Decision]:
         """See Client."""
-        return await self._done(calls.stored(visitor))
+        return await self._done(calls.stored(visitor, context))
 
     async def close(self) -> None:
         """Close the connections."""

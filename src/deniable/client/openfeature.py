@@ -48,7 +48,8 @@ class DeniableProvider(AbstractProvider):
         client: client of the service; closed by `shutdown`.
         events: event name -> the experiments whose reward it is. An unlisted event is the reward of
             the experiment of the same name.
-        segment_attribute: the context attribute with the segment.
+        segment_attribute: the evaluation context's attribute with the segment. Its attribute `context`
+            has what trackers know anyway.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class DeniableProvider(AbstractProvider):
         self._client = client
         self._events = dict(events or {})
         self._segment_attribute = segment_attribute
-        self._remembered: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._remembered: OrderedDict[tuple[str, str, str | None], str] = OrderedDict()
 
     def get_metadata(self) -> Metadata:
         """Return the provider's name."""
@@ -81,14 +82,13 @@ class DeniableProvider(AbstractProvider):
         """Return the visitor's arm. The reason is the same for all visitors."""
         visitor = _visitor(evaluation_context)
         attributes = evaluation_context.attributes if evaluation_context else {}
-        segment = attributes.get(self._segment_attribute)
-        if segment is not None and not isinstance(segment, str):
-            raise InvalidContextError(f"{self._segment_attribute}: expected text")
+        segment = _text(attributes, self._segment_attribute)
+        context = _text(attributes, "context")
         try:
-            decision = self._client.decide(flag_key, visitor, segment)
+            decision = self._client.decide(flag_key, visitor, segment, context=context)
         except ServiceError as error:
             _raise(error)
-        self._remember(flag_key, visitor, decision)
+        self._remember((flag_key, visitor, context), decision)
         return FlagResolutionDetails(
             value=decision.arm,
             variant=decision.arm,
@@ -124,12 +124,13 @@ class DeniableProvider(AbstractProvider):
         try:
             visitor = _visitor(evaluation_context)
             wanted = self._events.get(tracking_event_name, (tracking_event_name,))
-            found = self._decisions(visitor, wanted)
+            attributes = evaluation_context.attributes if evaluation_context else {}
+            found = self._decisions(visitor, _text(attributes, "context"), wanted)
             if found:
                 self._client.reward_batch(
                     (decision, value, None if metric is None else str(metric)) for decision in found
                 )
-        except (ServiceError, TargetingKeyMissingError) as error:
+        except (ServiceError, InvalidContextError, TargetingKeyMissingError) as error:
             _log.warning("a reward was not sent: %s", type(error).__name__)
 
     def resolve_boolean_details(
@@ -168,17 +169,19 @@ class DeniableProvider(AbstractProvider):
         """Not supported: arms are strings."""
         raise _not_text()
 
-    def _decisions(self, visitor: str, experiments: Sequence[str]) -> list[str]:
+    def _decisions(
+        self, visitor: str, context: str | None, experiments: Sequence[str]
+    ) -> list[str]:
         """Return ids of the visitor's decisions from the cache, else from the service."""
-        known = {name: self._remembered.get((name, visitor)) for name in experiments}
+        known = {name: self._remembered.get((name, visitor, context)) for name in experiments}
         if None in known.values():
-            stored = self._client.stored(visitor)
+            stored = self._client.stored(visitor, context)
             known.update((name, stored[name].id) for name in experiments if name in stored)
         return [decision for decision in known.values() if decision is not None]
 
-    def _remember(self, experiment: str, visitor: str, decision: Decision) -> None:
-        self._remembered[experiment, visitor] = decision.id
-        self._remembered.move_to_end((experiment, visitor))
+    def _remember(self, visit: tuple[str, str, str | None], decision: Decision) -> None:
+        self._remembered[visit] = decision.id
+        self._remembered.move_to_end(visit)
         if len(self._remembered) > REMEMBERED:
             self._remembered.popitem(last=False)
 
@@ -187,6 +190,13 @@ def _visitor(context: EvaluationContext | None) -> str:
     if context is None or not context.targeting_key:
         raise TargetingKeyMissingError("the targeting key is the visitor's id")
     return context.targeting_key
+
+
+def _text(attributes: Mapping[str, object], name: str) -> str | None:
+    found = attributes.get(name)
+    if found is None or isinstance(found, str):
+        return found
+    raise InvalidContextError(f"{name}: expected text")
 
 
 def _not_text() -> TypeMismatchError:

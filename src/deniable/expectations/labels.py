@@ -90,16 +90,47 @@ def expected_on_labels(
     channel = group_channel(groups, nats)
     limit = label_limit(channel, sizes, heterogeneity)
     size: dict[str, Any] = {"n_arms": n_arms, "horizon": horizon, "base_rate": base_rate}
-    on_labels: dict[str, Any] = {
-        **size,
-        "n_segments": len(groups),
-        "lift": np.asarray(lift) * limit,
-        "heterogeneity": 1 - labels_alike(channel, sizes, heterogeneity),
-        "shares": sizes @ channel,
-    }
-    found = expected_loss("joint", **on_labels, budgets=WITHOUT_LIMIT)
-    possible = np.maximum(expected_loss(RANDOM, **on_labels).lost, float_info.min)
-    share = limit * (1 - found.lost / possible)
+    share, on_surface = reached_by_rows(
+        size,
+        lift,
+        limit,
+        n_rows=len(groups),
+        heterogeneity=1 - labels_alike(channel, sizes, heterogeneity),
+        shares=sizes @ channel,
+    )
     lost = (1 - share) * expected_loss(RANDOM, **size, lift=lift).lost
     perfect = expected_loss(PERFECT, **size, lift=lift).clicks
-    return ExpectedOnLabels(nats, len(groups), limit, share, perfect - lost, lost, found.on_surface)
+    return ExpectedOnLabels(nats, len(groups), limit, share, perfect - lost, lost, on_surface)
+
+
+def reached_by_rows(
+    size: dict[str, Any],
+    lift: ArrayLike,
+    limit: float,
+    *,
+    n_rows: int,
+    heterogeneity: float,
+    shares: ArrayLike | None = None,
+    budgets: ArrayLike = WITHOUT_LIMIT,
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return the share of perfect information that a bandit gains, and whether the surface covers it.
+
+    Args:
+        size: `n_arms`, `horizon` and `base_rate`.
+        lift: d, between the arms of a visitor.
+        limit: the standard deviation of what the rows show of it, relative to d.
+        n_rows: what the bandit tells apart: labels, contexts or segments.
+        heterogeneity: the part of the variance between rows which they do not share.
+        shares: of the visitors by row; equal by default.
+        budgets: in nats; by default so much that it hardly matters.
+    """
+    rows: dict[str, Any] = {
+        **size,
+        "n_segments": n_rows,
+        "lift": np.asarray(lift) * limit,
+        "heterogeneity": heterogeneity,
+        "shares": shares,
+    }
+    found = expected_loss("joint", **rows, budgets=budgets)
+    possible = np.maximum(expected_loss(RANDOM, **rows).lost, float_info.min)
+    return limit * (1 - found.lost / possible), found.on_surface

@@ -17,6 +17,7 @@ from deniable._extras import is_installed
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import HETEROGENEITY, LIFT, Prior
+from deniable.planning.contexts import ContextStep, context_step
 from deniable.planning.expectation import TOP, Expectation, expectation
 from deniable.planning.experiment import PlannedExperiment
 from deniable.planning.labels import MOST_EXPERIMENTS, LabelStep, label_step
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 UNLIMITED = 3.0
 """Budget of the ladder's private steps where neither a budget nor a limit on beliefs is given."""
+
+MAX_CONTEXTS = 50
+"""Of a plan, as of an experiment."""
 
 GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0)
 """Budgets in the table of every plan, in nats."""
@@ -135,6 +139,7 @@ class Plan:
             experiments gain if they divide it; None without a base rate, a budget or segments.
         ladder: what each step towards personalising brings and risks, within the limit on beliefs, or
             at the given budget; None without a base rate. Read it first.
+        context: what contexts gain at no risk; None without a base rate or contexts.
 
     >>> planned = plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
     >>> round(planned.highest_belief, 3), planned.strategies["dynamic"].binds_at
@@ -157,6 +162,7 @@ class Plan:
     expected: Expectation | None = None
     label: LabelStep | None = None
     ladder: Ladder | None = None
+    context: ContextStep | None = None
 
     def to_dict(self) -> JsonObject:
         """Return plain numbers, strings and lists for JSON."""
@@ -197,6 +203,8 @@ def plan(
     per_day: float | None = None,
     experiments: int = 1,
     unobserved: float = 0.0,
+    contexts: int = 1,
+    by_context: float = 0.0,
 ) -> Plan:
     """Plan the privacy budget of one experiment.
 
@@ -218,6 +226,8 @@ def plan(
         experiments: number of experiments that a visitor meets, this one included. A label serves
             all of them with the budget, or they divide it.
         unobserved: share of the visits of which no third party learns.
+        contexts: C, the number of values of what trackers know anyway, such as the device; 1 for none.
+        by_context: how much of the variance of arms differs by context, besides `heterogeneity`.
 
     >>> plan(n_arms=2, horizon=10_000, n_segments=1, budget=1).strategies["constant"].reading
     'too random'
@@ -239,6 +249,7 @@ def plan(
     given = None if budget is None else check.single("budget", check.nonnegative("budget", budget))
     marks = check.nonnegative("budgets", budgets).ravel().tolist()
     met = check.whole("experiments", experiments, 1, MOST_EXPERIMENTS)
+    known = check.whole("contexts", contexts, 1, MAX_CONTEXTS)
     names = tuple(STRATEGIES)  # part of the cache key, because more may be registered
     rate_prior = None if base_rate is None else Prior(base_rate, lift, heterogeneity)
     advice = recommend(planned, names, before, max_belief, rate_prior)
@@ -282,6 +293,9 @@ def plan(
             experiments=met,
             unobserved=unobserved,
         ),
+        context=None
+        if rate_prior is None or known == 1
+        else context_step(planned, rate_prior, cap, known, by_context),
     )
 
 

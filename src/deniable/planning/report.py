@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deniable._formatting import counted, listed, short_percent
+from deniable.planning.contexts import context_words
 from deniable.planning.labels import label_words
 from deniable.planning.ladder import NEAR_BEST
 from deniable.planning.plan import Plan, StrategySummary
@@ -29,6 +30,11 @@ def plan_sections(plan: Plan) -> list[Section]:
             belief_words(plan),
         ),
         _segments(plan),
+        *(
+            []
+            if plan.context is None
+            else [section("What trackers know anyway", context_words(plan.context, plan.budget))]
+        ),
         *([] if plan.label is None else [section("One label for life", label_words(plan.label))]),
         replace(_strategies(plan), folded=folded),
         *([] if plan.chosen else [replace(_grid(plan), folded=folded)]),

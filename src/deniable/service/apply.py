@@ -138,6 +138,8 @@ def _compare_experiment(
             key,
             arms=want.arms,
             segments=made.segments,
+            contexts=made.contexts[1:],
+            observed=made.observed,
             budget=None if made.arm_specific else made.budget,
             strategy=made.strategy,
             planned_visitors=made.planned_visitors,
@@ -172,7 +174,7 @@ def _compare_settings(
 ) -> None:
     """Settings that carry the promise are fixed, except a draft's budget and strategy."""
     before, after = _fixed(stored), _fixed(want.made)
-    for name in ("arms", "segments"):  # appended ones are handled by `_compare_size`
+    for name in ("arms", "segments", "contexts"):  # appended ones are handled by `_compare_size`
         after[name] = after[name][: len(before[name])]
     changed = [name for name in before if before[name] != after[name]]
     free = {"budget", "strategy"} if stored.status == "draft" and not stored.arm_specific else set()
@@ -204,10 +206,13 @@ def _compare_size(
     """Add arms and segments listed after the stored ones, while the experiment runs or is paused."""
     arms = want.arms[len(stored.arms) :]
     segments = want.made.segments[len(stored.segments) :]
-    if not arms and not segments:
+    contexts = want.made.contexts[len(stored.contexts) :]
+    if not arms and not segments and not contexts:
         return
     if want.status not in ("running", "paused") or stored.status == "draft":
-        found.refused.append(f"{key}: arms and segments are added while it runs or is paused")
+        found.refused.append(
+            f"{key}: arms, segments and contexts are added while it runs or is paused"
+        )
     if {arm.key for arm in arms} & set(want.off):
         found.refused.append(f"{key}: an arm that is added is on")
     life = service.experiments
@@ -215,6 +220,9 @@ def _compare_size(
     for place, segment in enumerate(segments, len(stored.segments) + 1):
         words = f"{key}: add segment {place}, unlisted until the next table"
         found.steps.append(Step(words, _silent(partial(life.add_segment, key, segment))))
+    for context in contexts:
+        words = f"{key}: add context {context}, which has a row from the next table on"
+        found.steps.append(Step(words, _silent(partial(life.add_context, key, context))))
     for version, arm in enumerate(arms, stored.version + 1):
         adding = partial(life.add_arm, key, arm.key, budget=arm.budget, label=arm.label)
         words = f"{key}: add arm {arm.key}, a new promise version {version}, given the time"
@@ -314,6 +322,8 @@ def _fixed(experiment: Experiment) -> JsonObject:
     return {
         "arms": [(arm.key, arm.label, arm.budget_nano, arm.weight) for arm in experiment.arms],
         "segments": experiment.segments,
+        "contexts": experiment.contexts,
+        "observed": experiment.observed,
         "budget": experiment.budget_nano,
         "strategy": experiment.strategy,
         "planned_visitors": experiment.planned_visitors,

@@ -12,10 +12,12 @@ from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.drafts import NewArm, draft
 from deniable.service.service import Deniable
 from deniable.storage.records import MICRO, SLOTS, Experiment, Metric, Status
-from deniable.strategies import DEFAULT_STRATEGY
+from deniable.strategies import TABLE_RULES
 
 SETTINGS = (
     "segments",
+    "contexts",
+    "observed",
     "budget",
     "strategy",
     "planned_visitors",
@@ -69,8 +71,8 @@ def wanted_experiment(key: str, given: JsonObject) -> Wanted:
     """Read the experiment in one table, validated like a draft."""
     where = f"experiments.{key}"
     only(given, (*SETTINGS, *_OTHERS), where)
-    for name in ("arms", "segments"):
-        if not isinstance(given.get(name), list):
+    for name in ("arms", "segments", "contexts"):
+        if not isinstance(given.get(name, None if name == "arms" else []), list):
             raise InvalidArgumentError(f"{where}.{name}", given.get(name), "a list")
     status = given.get("status", "draft")
     if status not in ("draft", "running", "paused", "stopped"):
@@ -84,7 +86,9 @@ def wanted_experiment(key: str, given: JsonObject) -> Wanted:
         raise InvalidArgumentError(f"{where}.winner", winner, "an arm, where status is stopped")
     settings: JsonObject = {name: given.get(name) for name in SETTINGS}
     settings |= {
-        "strategy": given.get("strategy", DEFAULT_STRATEGY),
+        "segments": given.get("segments", []),
+        "contexts": given.get("contexts", []),
+        "observed": given.get("observed", True),
         "holdout": given.get("holdout", 0.0),
     }
     new, metrics = tuple(arm for arm, _ in arms), _metrics(where, given)
@@ -164,11 +168,14 @@ def members(experiment: Experiment) -> dict[str, object]:
         }
         for arm in experiment.arms
     ]
+    unbounded = not TABLE_RULES[experiment.strategy].bounded
     return {
         "status": experiment.status,
         "arms": arms,
-        "segments": list(experiment.segments),
-        "budget": None if experiment.arm_specific else experiment.budget,
+        "segments": list(experiment.segments) or None,
+        "contexts": list(experiment.contexts[1:]) or None,
+        "observed": None if experiment.observed else False,
+        "budget": None if experiment.arm_specific or unbounded else experiment.budget,
         "strategy": experiment.strategy,
         "planned_visitors": experiment.planned_visitors,
         "layer": experiment.layer,

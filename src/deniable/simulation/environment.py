@@ -29,6 +29,7 @@ class Environment:
         name: name in results.
         arms: names of the arms.
         segments: names of the segments.
+        contexts: the context of each segment, (J,); empty if there are none. See `by_context`.
         changes: (visitor, rates from this visitor on), ascending, for changing click rates.
         delay: probabilities that a reward is known 0, 1, 2, ... visitors late; (1,) means
             immediately.
@@ -57,6 +58,7 @@ class Environment:
     name: str = "experiment"
     arms: tuple[str, ...] = field(default=())
     segments: tuple[str, ...] = field(default=())
+    contexts: tuple[str, ...] = field(default=())
     changes: tuple[tuple[int, FloatArray], ...] = field(default=())
     delay: tuple[float, ...] = (1.0,)
     values: FloatArray = field(default_factory=lambda: np.ones((1, 1)))
@@ -73,6 +75,7 @@ class Environment:
         name: str = "experiment",
         arms: Sequence[str] | None = None,
         segments: Sequence[str] | None = None,
+        contexts: Sequence[str] | None = None,
         changes: Sequence[tuple[int, ArrayLike]] = (),
         delay: int | Sequence[float] = 0,
         values: ArrayLike = 1.0,
@@ -81,7 +84,8 @@ class Environment:
         """Rates of shape (K,) mean one segment; shares are equal by default.
 
         `visitors` is a synonym of `horizon`. An integer `delay` applies to all rewards. `values`
-        may be one number, one per arm, or (J, K).
+        may be one number, one per arm, or (J, K). `contexts` names the context of each segment: a row
+        is then a segment within a context.
         """
         table = _rates("rates", rates)
         n_segments, n_arms = table.shape
@@ -100,6 +104,7 @@ class Environment:
             "name": _name(name),
             "arms": _names("arms", arms, n_arms),
             "segments": _names("segments", segments, n_segments),
+            "contexts": _contexts(contexts, n_segments),
             "changes": _changes(changes, table.shape),
             "delay": _delay(delay),
             "values": _values(values, table.shape),
@@ -140,21 +145,43 @@ class Environment:
         if set(mask.segments) != set(self.segments):
             allowed = f"a mask of the segments {', '.join(self.segments)}"
             raise InvalidArgumentError("mask", mask, allowed)
-        if (self.values != self.values[:1]).any():
-            allowed = "the same value in all segments: rewards must not depend on what is masked"
-            raise InvalidArgumentError("values", self.values.tolist(), allowed)
         rows = [mask.segments.index(segment) for segment in self.segments]
-        joint = self.shares[:, None] * mask.by_segment[rows]
+        return self._mixed(mask.by_segment[rows], mask.labels_in_order, mask.name)
+
+    def by_context(self) -> Environment:
+        """Return the same experiment for strategies that see contexts instead of segments; exact.
+
+        Whoever is not told apart has the mean click rates of the context. Regret is still measured
+        against the best arm of each segment within each context.
+
+        >>> rates = [[0.3, 0.1], [0.2, 0.1], [0.1, 0.2], [0.1, 0.3]]
+        >>> shop = Environment(rates, 10_000, contexts=["phone", "phone", "desktop", "desktop"])
+        >>> seen = shop.by_context()
+        >>> seen.segments, seen.rates.round(3).tolist(), seen.best_reward
+        (('phone', 'desktop'), [[0.25, 0.1], [0.1, 0.25]], 0.25)
+        """
+        if not self.contexts:
+            raise InvalidArgumentError("contexts", None, "a context for each segment")
+        names = tuple(dict.fromkeys(self.contexts))
+        member = np.array([[own == name for name in names] for own in self.contexts], np.float64)
+        return self._mixed(member, names, "context")
+
+    def _mixed(self, channel: FloatArray, names: tuple[str, ...], by: str) -> Environment:
+        """Return the experiment for strategies that see what a channel gives of each segment (row)."""
+        if (self.values != self.values[:1]).any():
+            allowed = "the same value in all segments: what is seen must not change it"
+            raise InvalidArgumentError("values", self.values.tolist(), allowed)
+        joint = self.shares[:, None] * channel
         shares = joint.sum(axis=0)
-        mixed = joint / shares  # the share of each segment (row) among the people of a label
+        mixed = joint / shares  # the share of each segment (row) among those who look alike
         first, *later = mixed.T @ self.phases
-        masked = Environment(
+        seen = Environment(
             first,
             self.horizon,
             shares,
-            name=f"{self.name} by {mask.name}",
+            name=f"{self.name} by {by}",
             arms=self.arms,
-            segments=mask.labels_in_order,
+            segments=names,
             changes=[
                 (visitor, rates) for (visitor, _), rates in zip(self.changes, later, strict=True)
             ],
@@ -162,8 +189,8 @@ class Environment:
             values=self.values[0],
             value_spread=self.value_spread,
         )
-        object.__setattr__(masked, "best", _frozen(self.best @ mixed))
-        return masked
+        object.__setattr__(seen, "best", _frozen(self.best @ mixed))
+        return seen
 
     @property
     def n_arms(self) -> int:
@@ -279,6 +306,15 @@ def _name(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise InvalidArgumentError("name", name, "a name")
     return name
+
+
+def _contexts(given: Sequence[str] | None, size: int) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    names = tuple(str(name) for name in check.listed("contexts", given, f"{size} names"))
+    if len(names) != size:
+        raise InvalidArgumentError("contexts", given, f"{size} names, one for each segment")
+    return names
 
 
 def _names(argument: str, given: Sequence[str] | None, size: int) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ change, and rewards that are late or have values::
     values = 40                              # of a click; or by arm
     value_spread = 0.5                       # of its logarithm
     mask_budget = 3                          # policies see private labels instead of segments
+    contexts = ["phone", "phone", "desktop"]  # of each segment: policies see these instead
 
     [[changes]]
     visitor = 500_000
@@ -75,6 +76,7 @@ DEFAULTS: JsonObject = {
     "values": 1.0,
     "value_spread": 0.0,
     "mask_budget": None,
+    "contexts": None,
 }
 """Default values. `rates` and `visitors` have none."""
 
@@ -157,6 +159,10 @@ def make_scenario(values: Mapping[str, Any]) -> Scenario:
     if kernel not in KERNELS:
         raise InvalidArgumentError("kernel", kernel, "leap or step")
     environment = _environment(filled, visitors)
+    if filled["contexts"] is not None:
+        if filled["mask_budget"] is not None:
+            raise InvalidArgumentError("contexts", "...", "none with mask_budget: either, not both")
+        environment = environment.by_context()
     if filled["mask_budget"] is not None:
         environment = _masked(environment, filled["mask_budget"])
     return Scenario(
@@ -185,6 +191,7 @@ def _environment(values: Mapping[str, Any], visitors: int) -> Environment:
         name=values["name"],
         arms=arms,
         segments=segments,
+        contexts=values["contexts"],
         changes=_changes(values["changes"], segments, arms),
         delay=values["delay"],
         values=_rows("values", values["values"], segments, arms),

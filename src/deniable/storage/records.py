@@ -233,6 +233,11 @@ class Experiment:
         return row_names(self.contexts, self.segments)
 
     @property
+    def row_word(self) -> str:
+        """What a row is, for people."""
+        return "segment" if self.segments else "context"
+
+    @property
     def budget(self) -> float:
         """The limit in nats."""
         return self.budget_nano / NANO

@@ -261,17 +261,31 @@ def snippets(experiment: Experiment, here: str) -> list[Snippet]:
         experiment: which is called.
         here: the address of the service.
     """
-    return [
+    found = [
         Snippet("curl", "curl", _curl(experiment, here)),
         Snippet("python", "Python", _python(experiment, here)),
         Snippet("javascript", "JavaScript, on the server", _javascript(experiment, here)),
-        Snippet("openfeature", "OpenFeature", _openfeature(experiment, here)),
     ]
+    if experiment.observed:  # others are no flags
+        found.append(Snippet("openfeature", "OpenFeature", _openfeature(experiment, here)))
+    return found
+
+
+def _path(experiment: Experiment) -> str:
+    kind = "experiments" if experiment.observed else "unobserved"
+    return f"/v1/{kind}/{experiment.key}/decisions"
+
+
+def _group(experiment: Experiment) -> dict[str, str]:
+    """What a call says of the visitor: the segment or the context, where there are any."""
+    if experiment.segments:
+        return {"segment": experiment.segments[0]}
+    return {"context": experiment.contexts[1]} if experiment.contexts[1:] else {}
 
 
 def _curl(experiment: Experiment, here: str) -> str:
-    body = json.dumps({"visitor": "visitor-1", "segment": experiment.segments[0]})
-    address = shlex.quote(f"{here}/v1/experiments/{experiment.key}/decisions")
+    body = json.dumps({"visitor": "visitor-1", **_group(experiment)})
+    address = shlex.quote(f"{here}{_path(experiment)}")
     return f"""curl -s {address} \\
   -H "Authorization: Bearer $DENIABLE_API_KEY" \\
   --json {shlex.quote(body)}
@@ -282,17 +296,21 @@ curl -s {shlex.quote(here + "/v1/rewards")} \\
 
 
 def _python(experiment: Experiment, here: str) -> str:
+    given = {"visitor": "visitor-1", **_group(experiment)}
+    arguments = [repr(experiment.key), *(f"{name}={value!r}" for name, value in given.items())]
+    if not experiment.observed:
+        arguments.append("observed=False")
     return f"""import os
 from deniable.client import Client
 
 with Client({here!r}, os.environ["DENIABLE_API_KEY"]) as client:
-    decision = client.decide({experiment.key!r}, visitor="visitor-1", segment={experiment.segments[0]!r})
+    decision = client.decide({", ".join(arguments)})
     print(decision.arm)  # show it
     client.reward(decision.id, 1)  # later, if the visitor responds"""
 
 
 def _javascript(experiment: Experiment, here: str) -> str:
-    body = json.dumps({"visitor": "visitor-1", "segment": experiment.segments[0]})
+    body = json.dumps({"visitor": "visitor-1", **_group(experiment)})
     return f"""const headers = {{
   Authorization: `Bearer ${{process.env.DENIABLE_API_KEY}}`,
   "Content-Type": "application/json",
@@ -300,13 +318,13 @@ def _javascript(experiment: Experiment, here: str) -> str:
 const call = (path, body) =>
   fetch({json.dumps(here)} + path, {{ method: "POST", headers, body: JSON.stringify(body) }});
 
-const answer = await call("/v1/experiments/{experiment.key}/decisions", {body});
+const answer = await call("{_path(experiment)}", {body});
 const {{ decision, arm }} = await answer.json(); // show the arm
 await call("/v1/rewards", {{ decision, value: 1 }}); // later, if the visitor responds"""
 
 
 def _openfeature(experiment: Experiment, here: str) -> str:
-    key, segment = experiment.key, experiment.segments[0]
+    key = experiment.key
     return f"""import os
 from openfeature import api
 from openfeature.evaluation_context import EvaluationContext
@@ -315,6 +333,6 @@ from deniable.client.openfeature import DeniableProvider
 
 client = Client({here!r}, os.environ["DENIABLE_API_KEY"])
 api.set_provider(DeniableProvider(client, events={{"response": [{key!r}]}}))
-visitor = EvaluationContext("visitor-1", {{"segment": {segment!r}}})
+visitor = EvaluationContext("visitor-1", {_group(experiment)!r})
 arm = api.get_client().get_string_value({key!r}, {experiment.default_arm!r}, visitor)
 api.get_client().track("response", visitor)  # later, if the visitor responds"""

@@ -18,7 +18,7 @@ from deniable.service.limits import LARGEST_REWARD, MAX_HOLDOUT
 from deniable.service.service import Deniable
 from deniable.storage.listing import Found
 from deniable.storage.records import MICRO, Better, Experiment, Metric
-from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES
+from deniable.strategies import DEFAULT_STRATEGY, STRATEGIES, TABLE_RULES
 from deniable.web import responses
 from deniable.web.access import Drafter, DraftSubmission, Form, Reader, Viewer, lines
 from deniable.web.listing import Listing, csv_answer, pages
@@ -30,6 +30,8 @@ FIELDS = (
     "arms",
     "arm_budgets",
     "segments",
+    "contexts",
+    "unobserved",
     "budget",
     "strategy",
     "planned_visitors",
@@ -44,6 +46,7 @@ FIELDS = (
 FIELD_OF = {
     **{name: name for name in FIELDS},
     "attribution_seconds": "attribution_days",
+    "observed": "unobserved",
     "metrics": "guardrails",
 }
 """The field of an argument that was refused."""
@@ -53,6 +56,8 @@ LABELS = {
     "arms": "Variants",
     "arm_budgets": "A budget for each variant",
     "segments": "Segments",
+    "contexts": "Contexts",
+    "unobserved": "Unobserved visits",
     "budget": "Privacy budget",
     "strategy": "Strategy",
     "planned_visitors": "Planned visitors",
@@ -98,7 +103,7 @@ def export(request: Request, _viewer: Reader, service: Service) -> Response:
     found = service.experiments.find(listing.search(everything=True))
     visitors = _visitors(service, found)
     columns = (
-        *("experiment", "status", "owner", "tags", "arms", "segments", "budget_nats", "strategy"),
+        *("experiment", "status", "owner", "tags", "arms", "rows", "budget_nats", "strategy"),
         *("visitors", "planned_visitors", "layer", "winner", "created", "started", "stopped"),
     )
     return csv_answer(
@@ -108,7 +113,7 @@ def export(request: Request, _viewer: Reader, service: Service) -> Response:
             (
                 *(one.key, one.status, found.labels[one.key].owner),
                 " ".join(found.labels[one.key].tags),
-                *(len(one.arms), len(one.segments), one.budget, one.strategy, visitors[one.key]),
+                *(len(one.arms), len(one.rows), one.budget, one.strategy, visitors[one.key]),
                 *(one.planned_visitors, one.layer, one.winner),
                 *(
                     None if moment is None else moment.isoformat()
@@ -206,7 +211,11 @@ def _written(found: Experiment) -> dict[str, str]:
             f"{arm.budget_nano / NANO:.15g}" for arm in found.arms if arm.budget_nano is not None
         ),
         "segments": "\n".join(found.segments),
-        "budget": "" if found.arm_specific else f"{found.budget:.15g}",
+        "contexts": "\n".join(found.contexts[1:]),
+        "unobserved": "" if found.observed else "yes",
+        "budget": ""
+        if found.arm_specific or not TABLE_RULES[found.strategy].bounded
+        else f"{found.budget:.15g}",
         "strategy": found.strategy,
         "planned_visitors": "" if found.planned_visitors is None else str(found.planned_visitors),
         "layer": found.layer or "",
@@ -265,8 +274,13 @@ def _read(form: Form) -> tuple[JsonObject, dict[str, str]]:
     arguments: JsonObject = {
         **_UNSET,
         "segments": lines(form.text("segments")),
-        "strategy": form.text("strategy") or DEFAULT_STRATEGY,
+        "contexts": lines(form.text("contexts")),
+        "observed": not form.text("unobserved"),
+        "strategy": form.text("strategy") or None,
     }
+    # Strategies are about segments. The one that the form chooses by itself is no choice.
+    if arguments["strategy"] == DEFAULT_STRATEGY:
+        arguments["strategy"] = None
     wrong: dict[str, str] = {}
 
     def put(field: str, read: Callable[[], JsonObject]) -> None:

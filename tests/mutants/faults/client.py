@@ -48,8 +48,8 @@ FAULTS = (
     ),
     Fault(
         "client/calls.py",
-        'quote(experiment, safe=\'\')}/decisions"\n    return Call(path, {"visitor"',
-        'experiment}/decisions"\n    return Call(path, {"visitor"',
+        "quote(experiment, safe='')}/decisions",
+        "experiment}/decisions",
         "an experiment's name can lead to another path",
         (f"{CLIENTS}::test_an_experiment_cannot_escape_its_place_in_the_path",),
     ),

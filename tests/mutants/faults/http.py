@@ -12,6 +12,13 @@ CONNECTIONS = f"{TESTS}/test_connections.py"
 
 FAULTS = (
     Fault(
+        "service/http/decide_routes.py",
+        '(_UNOBSERVED, "unobserved", False),',
+        '(_UNOBSERVED, "decide", False),',
+        "a key that decides may decide for unobserved visits",
+        ("tests/service/http/test_auth.py",),
+    ),
+    Fault(
         "service/http/app.py",
         'deciding != (only == "decide"):',
         "False:",

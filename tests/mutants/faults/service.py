@@ -18,6 +18,7 @@ SPELLINGS = "tests/promise/test_spellings.py"
 REFILLS = "tests/promise/test_refills.py"
 RESTORE = "tests/promise/test_restore.py"
 
+CONTEXTS = "tests/service/test_contexts.py"
 LABELS = f"{TESTS}/test_labels.py"
 
 FAULTS = (
@@ -34,6 +35,27 @@ FAULTS = (
         "if segment == self.numbers:",
         "a label that was made elsewhere is drawn again",
         (f"{LABELS}::test_a_label_made_elsewhere_is_kept",),
+    ),
+    Fault(
+        "service/ids.py",
+        'b"context" + experiment + sha256(context.encode()).digest() for context',
+        "experiment for context",
+        "an arm is carried to another context",
+        (f"{CONTEXTS}::test_an_arm_is_kept_in_its_context_and_never_carried_to_another",),
+    ),
+    Fault(
+        "service/batch.py",
+        "places += [state.contexts.get(context, 0) for context in job.contexts]",
+        "places += [state.contexts.get(context, 0) for context in job.segments]",
+        "the context is taken from the segment",
+        (f"{CONTEXTS}::test_the_segment_is_not_read",),
+    ),
+    Fault(
+        "service/engine.py",
+        "    if observed and not state.observed:",
+        "    if False and not state.observed:",
+        "an observed visit is answered by an experiment of unobserved ones",
+        (f"{CONTEXTS}::test_unobserved_visits_have_an_experiment_of_their_own",),
     ),
     Fault(
         "service/engine.py",
