@@ -235,6 +235,16 @@ def sql(
     key_table: Annotated[
         str, typer.Option(help="Table with the padded key: inner_pad, outer_pad.")
     ] = "deniable_mask_key",
+    first_values: Annotated[
+        str,
+        typer.Option(
+            help="Table that remembers first segment groups: visitor, label_group. Prints the statement "
+            "that adds to it, too."
+        ),
+    ] = "",
+    count: Annotated[
+        bool, typer.Option("--count", help="Print a statement that counts rows without a label.")
+    ] = False,
     key_csv: Annotated[
         Path | None,
         typer.Option(help="Also write the padded key to this CSV file, to load into that table."),
@@ -242,11 +252,15 @@ def sql(
 ) -> None:
     """Print a SQL statement that computes the labels. The key is not in it."""
     from deniable.masks.definition import read_key, write_key_pads
-    from deniable.masks.sql import key_pads, label_sql
+    from deniable.masks.sql import key_pads, label_sql, refused_sql, remember_sql
 
     mask = _opened(file, key_file)
     names = {"table": table, "visitor": visitor, "segment": segment, "key_table": key_table}
-    statement = label_sql(mask, dialect, **names)
+    if first_values and not count:
+        typer.echo(remember_sql(mask, dialect, **names, first_values=first_values))
+    statement = label_sql(mask, dialect, **names, first_values=first_values or None)
+    if count:
+        statement = refused_sql(mask, dialect, statement)
     if key_csv is not None:
         write_key_pads(key_csv, key_pads(read_key(key_file)))
         typer.echo(f"{key_csv}: the padded key; delete it when it is loaded", err=True)
