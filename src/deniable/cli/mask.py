@@ -95,8 +95,11 @@ def show(
     chart: ChartFile = None,
 ) -> None:
     """Show what a label tells, and what is promised."""
+    from deniable.masks.definition import committed
+
     check_chart(chart)
     mask = _opened(file, key_file)
+    total = committed(file)
     weights = [p / 100 for p in _percents(shares, len(mask.segments))] if shares else None
     posterior = mask.posterior(weights)
     own = [
@@ -117,7 +120,7 @@ def show(
                     for (label, members), share in zip(mask.groups.items(), own, strict=True)
                 },
                 "belief_from_20_percent": mask.highest_belief(0.2),
-                "limit": mask.expected_limit(weights, heterogeneity=0.8),
+                "committed": str(total),
             }
         )
     else:
@@ -130,6 +133,8 @@ def show(
             ],
         )
         typer.echo(_promise(mask))
+        if total != mask.budget:
+            typer.echo(f"With its earlier versions and periods, this mask has spent {total} nats.")
     write_chart(lambda: mask.chart(weights), chart)
 
 
