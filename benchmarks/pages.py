@@ -21,20 +21,20 @@ from typing import Any
 
 import httpx2 as httpx
 from playwright.sync_api import Browser, Page, sync_playwright
+from tests.web import shop
 from tests.web.conftest import CHROMIUM, FLAGS
 from tests.web.filling import fill
 from tests.web.site import create_demo, sign_in
 
 from benchmarks.service import Server, served
 from benchmarks.timing import row
-from deniable.service.demo import EXPERIMENTS, Simulator
 from deniable.service.service import open as open_service
 
 FULL = os.environ.get("DENIABLE_BENCH_FULL") == "1"
 MANY_EXPERIMENTS, MANY_DECISIONS = (1_000, 5_000_000) if FULL else (200, 200_000)
 COLD_STARTS, VISITS, MOVES = 3, 9, 20
 USABLE_MS, OVERVIEW_MS, REDRAW_MS, MOST_MB = 500, 300, 150, 1.5
-KEY = EXPERIMENTS[0].key
+KEY = shop.CHECKOUT_KEY
 PAGES = (
     "/",
     "/experiments",
@@ -103,7 +103,7 @@ def _demo(browser: Browser) -> list[bool]:
         store = f"sqlite:///{folder}/demo.db"
         with _opened(store) as service:
             create_demo(service)
-            Simulator(service, 5_000, 1).step(5_000)
+            shop.send(service, 5_000)
             secret, _ = service.keys.create("benchmark", ["admin"])
         with served("decide", store, pinned=False) as server:
             cookies = _signed_in(server, secret)

@@ -109,7 +109,7 @@ export interface MaskDefinition {
   mask: string;
   version: number;
   period: string;
-  groups: readonly (readonly [string, readonly string[]])[];
+  groups: Record<string, readonly string[]>;
   own: string;
   other: string;
   channel: string;

@@ -24,7 +24,7 @@ class Channel {
     }
     this.key = Uint8Array.from(key.trim().match(/../g), (pair) => parseInt(pair, 16));
     this.definition = definition;
-    const groups = definition.groups; // pairs of a label's name and its segments, in order
+    const groups = Object.entries(definition.groups);
     this.names = groups.map(([name]) => `~${name}`);
     this.numbers = new Map(
       groups.flatMap(([, members], number) => members.map((segment) => [segment, number])),
@@ -38,7 +38,7 @@ class Channel {
 
   /** What the channel's hash is taken of. */
   hashedText() {
-    const groups = this.definition.groups.map(([, members]) => members.join(VALUE));
+    const groups = Object.values(this.definition.groups).map((members) => members.join(VALUE));
     return [...groups, this.definition.own, this.definition.other].join(GROUP);
   }
 

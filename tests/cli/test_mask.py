@@ -116,18 +116,6 @@ def test_changes_under_one_version_are_refused(
     assert "not a mask's file" in failed(capsys, "mask", "show", FILE, *KEY)
 
 
-def test_budgets_of_versions_and_periods_add_up(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ok(capsys, *MAKE, *KEY, "--new-key")
-    assert "has spent" not in ok(capsys, "mask", "show", FILE, *KEY)
-    ok(capsys, *MAKE, *KEY)  # the same again spends nothing
-    ok(capsys, *MAKE[:-1], "1.5", "--version", "2", *KEY)
-    ok(capsys, *MAKE[:-1], "1.5", "--version", "2", "--period", "2027", *KEY)
-    assert "this mask has spent 5.0 nats" in ok(capsys, "mask", "show", FILE, *KEY)
-    assert json.loads(ok(capsys, "mask", "show", FILE, *KEY, "--json"))["committed"] == "5.0"
-
-
 def test_keys_are_guarded(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from tests.cli.calling import failed, new_store, ok
+from tests.web.shop import EXPERIMENTS, send
 
 from deniable.cli import main
-from deniable.service.demo import EXPERIMENTS, Simulator
 from deniable.service.service import open as open_service
 from deniable.storage.records import MICRO, Metric
 
@@ -28,8 +28,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             service.experiments.create(
                 one.key,
                 arms=one.arms,
-                segments=list(one.click_rates),
+                segments=list(one.rates),
                 budget=one.budget,
+                strategy="dynamic",
                 planned_visitors=6_000,
                 holdout=0.1,
                 metrics=[Metric("click"), Metric("revenue", 50 * MICRO)],
@@ -42,7 +43,7 @@ def test_results_say_the_same_everywhere(
     store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open_service(store) as service:
-        Simulator(service, 6_000, seed=3).step(6_000)
+        send(service, 6_000, seed=3)
         found = service.experiments.results(DEMO.key)
     told = ok(capsys, "results", DEMO.key, "--chart", str(tmp_path / "lifts.svg"))
     for sentence in (*found.sentences, found.stop_rule):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import stat
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from deniable.errors import InvalidArgumentError
 from deniable.masks import files
 from deniable.masks.audit import audit_labels
 from deniable.masks.files import LabelFileError, label_file
-from deniable.masks.mask import SPECIFICATION, Mask
+from deniable.masks.mask import Mask
 
 KEY = bytes(range(32))
 MASK = Mask(segments=["a", "b", "c"], budget=1, key=KEY, name="taste")
@@ -230,15 +229,8 @@ def test_an_audit_notices_a_key_that_is_not_random(
 ) -> None:
     # Labels that are recomputed from a hash that favours small draws: every label is "right", and only
     # the frequencies tell. The stated power says that 20,000 visitors show an error of this size.
-    honest = hmac.digest
-
-    def smaller(key: bytes, message: bytes, name: str) -> bytes:
-        drawn = honest(key, message, name)
-        if message.startswith(SPECIFICATION.encode()):
-            return (int.from_bytes(drawn[:8], "big") * 9 // 10).to_bytes(8, "big")
-        return drawn
-
-    monkeypatch.setattr(hmac, "digest", smaller)
+    honest = Mask._u
+    monkeypatch.setattr(Mask, "_u", lambda mask, *a: honest(mask, *a) * 9 // 10)
     frame, out = people(20_000), tmp_path / "out.parquet"
     label_file(MASK, write(frame, tmp_path / "in.parquet"), out, key=KEY)
     audit = audit_labels(MASK, out, key=KEY)

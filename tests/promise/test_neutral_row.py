@@ -151,7 +151,11 @@ def test_the_nested_family_has_its_own() -> None:
         assert drawn == unlisted == thresholds(neutral(service))
         with pytest.raises(InvalidArgumentError, match="weight"):
             service.experiments.create(
-                "f", arms=["a", NewArm("b", weight=2)], segments=SEGMENTS, budget=1
+                "f",
+                arms=["a", NewArm("b", weight=2)],
+                segments=SEGMENTS,
+                budget=1,
+                strategy="dynamic",
             )
         service.experiments.create(
             "f", arms=["a", NewArm("b", weight=2)], segments=SEGMENTS, budget=1, strategy="joint"

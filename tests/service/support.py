@@ -33,6 +33,8 @@ def running(
 ) -> Experiment:
     if not any(isinstance(arm, NewArm) for arm in arms):
         options = {"budget": 1.0, **options}
+    if "contexts" not in options and "mask" not in options:
+        options = {"strategy": "dynamic", **options}  # its tables follow from little traffic
     service.experiments.create(key, arms=arms, segments=segments, **options)
     return service.experiments.start(key)
 

@@ -69,7 +69,7 @@ def test_a_file_leads_there_and_then_nothing_is_to_do(store_url: str) -> None:
     with open_service(store_url) as service:
         assert take(compare(FIRM, service)) == [
             "firm: at most 6 nats in any 30 days",
-            "checkout: create, dynamic, 1.25 nats",
+            "checkout: create, joint, 1.25 nats",
             "checkout: start",
             "by.arm: create, constant, 0.7 nats",
             "key shop: create for decide, reward",
@@ -124,7 +124,7 @@ def test_a_draft_may_have_another_budget(store_url: str) -> None:
     with open_service(store_url) as service:
         take(compare(one, service))
         two = one.replace("= 1", '= 2\nstrategy = "constant"')
-        assert take(compare(two, service)) == ["e: constant, 2 nats instead of dynamic, 1 nats"]
+        assert take(compare(two, service)) == ["e: constant, 2 nats instead of joint, 1 nats"]
         assert service.experiments.get("e").budget == 2.0
         assert compare(two, service).steps == []
 

@@ -18,8 +18,6 @@ from deniable.errors import (
     WrongStateError,
 )
 from deniable.masks.mask import Mask
-from deniable.service.apply import compare
-from deniable.service.firm_file import written
 from deniable.service.service import Deniable
 from deniable.storage.schema import decisions, mask_labels
 
@@ -298,21 +296,3 @@ def test_rows_are_labels_by_context(service: Deniable) -> None:
     assert sorted(row.segment for row in rows) == sorted([*drawn, *(3 + label for label in drawn)])
     assert len({row.visitor for row in rows}) == 180
     assert service.ledger.verify().problem is None
-
-
-def test_a_firm_with_labels_is_written_and_applied_again(service: Deniable) -> None:
-    service.experiments.create("e", arms=["a", "b"], mask="interest", sticky=False)
-    service.experiments.start("e")
-    text = written(service)
-    assert not compare(text, service).steps
-    assert not compare(text, service).refused
-    assert compare(text.replace('budget = "2"', 'budget = "1.5"'), service).refused
-    with deniable.open("memory:") as empty:
-        for step in compare(text, empty).steps:
-            step.act()
-        assert empty.masks.get("interest").labels == service.masks.get("interest").labels
-        assert (empty.experiments.get("e").mask, empty.experiments.get("e").sticky) == (
-            "interest",
-            False,
-        )
-        assert empty.firm.current().committed == 2

@@ -381,6 +381,7 @@ def test_the_holdout_tells_what_personalisation_is_worth(memory: Deniable) -> No
     assert effect.worth.low is not None
     assert effect.worth.high is not None
     assert effect.worth.low < effect.worth.estimate < effect.worth.high
+    assert effect.price is not None
     assert effect.price.estimate is not None
     assert memory.experiments.results("checkout").to_dict()["holdout"]["share"] == 0.3
 

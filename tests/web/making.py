@@ -44,6 +44,10 @@ def experiment_of(
         "started_at": datetime(2026, 1, 2, tzinfo=UTC),
         "stopped_at": None,
         "revision": 2,
+        "mask": None,
+        "sticky": True,
+        "contexts": (),
+        "observed": True,
     }
     return Experiment(**{**values, **more})
 

@@ -13,8 +13,8 @@ from tests.web.conftest import CHROMIUM, FLAGS
 from tests.web.site import EXPERIMENT, Site, running_site
 from tests.web.watching import Theme, tab
 
-from deniable.service.demo import prepare
-from deniable.service.demo_history import opened
+from deniable.demo.firm import prepare
+from deniable.demo.month import opened
 from deniable.service.service import open as open_service
 from deniable.web import monitor
 

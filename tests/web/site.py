@@ -7,19 +7,19 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import httpx2 as httpx
 import uvicorn
 from tests.patience import PATIENCE
+from tests.web import shop
 
-from deniable.service.demo import EXPERIMENTS, Simulator
 from deniable.service.http.app import Application, create_app
 from deniable.service.service import Deniable
 from deniable.storage.records import Scope
 from deniable.web.pages import mount
 
-EXPERIMENT = EXPERIMENTS[0].key
+EXPERIMENT = shop.CHECKOUT_KEY
 BUDGETS = (2.0, 1.0)
 """Larger than the demo's, so that little traffic is enough to learn."""
 HTML = {"accept": "text/html"}
@@ -60,7 +60,7 @@ class Site:
 
     def send_visitors(self, number: int, seed: int = 1) -> None:
         """Simulated visitors through the demo's experiments, which must exist."""
-        Simulator(self.service, number, seed).step(number)
+        shop.send(self.service, number, seed)
         self.app.api.state.monitor.look()
 
 
@@ -105,6 +105,5 @@ def running_site(service: Deniable, *, demo: bool = False) -> Iterator[Site]:
 def create_demo(service: Deniable, keys: Sequence[str] = ()) -> None:
     """The demo's firm and experiments, all running."""
     service.firm.set(budget=6.0)
-    for wanted, budget in zip(EXPERIMENTS, BUDGETS, strict=True):
-        replace(wanted, budget=budget).create(service)
-        service.experiments.start(wanted.key)
+    for experiment, budget in zip(shop.EXPERIMENTS, BUDGETS, strict=True):
+        shop.create(service, experiment, budget)

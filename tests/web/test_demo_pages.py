@@ -10,17 +10,18 @@ from playwright.sync_api import Browser, expect
 from tests.web.site import Site, running_site
 from tests.web.watching import Theme, tab
 
-from deniable.service.demo import LIVE, Simulator, prepare, tracker_score
-from deniable.service.demo_history import opened
+from deniable.demo.firm import Simulator, prepare
+from deniable.demo.month import opened
+from deniable.demo.scores import scores
 from deniable.service.service import open as open_service
 from deniable.web.monitor import Monitor
 
 STEPS = {
+    "See the label": "interest",
     "Read a result": "What we learned",
-    "See what is promised": "What we promise",
-    "Divide the budget": "demo-gift-wrap",
-    "Look back": "Everybody gets",
-    "Send a visitor": "Connect your site",
+    "Sign the statement": "statement",
+    "Plan an experiment": "visitors",
+    "Connect your site": "Connect your site",
 }
 
 
@@ -60,14 +61,14 @@ def test_the_first_screen_leads_through_the_demo(month: Site, browser: Browser) 
 
 def test_the_score_on_the_screen_is_the_services_and_moves(month: Site, browser: Browser) -> None:
     with tab(browser, month, secret=month.secret("read")) as screen:
-        score = tracker_score(month.service)
+        first = scores(month.service)
         screen.open("/")
         told = screen.page.locator("#score")
-        for share in (score.ordinary, score.private, score.promised):
+        for share in (first.open, first.guessed, first.blind, first.possible):
             expect(told).to_contain_text(f"{share:.0%}")
-        expect(told).to_contain_text(f"{score.visitors:,} visitors")
-        Simulator(month.service, 40, 5, experiments=LIVE).step(40)
-        expect(told).to_contain_text(f"{score.visitors + 40:,} visitors")
+        expect(told).to_contain_text(f"{first.views:,} page views")
+        Simulator(month.service, 40, 5).step(40)
+        expect(told).to_contain_text(f"{scores(month.service).views:,} page views")
 
 
 @pytest.mark.parametrize(
@@ -91,10 +92,10 @@ def test_visitors_come_while_somebody_looks(month: Site) -> None:
         assert not Simulator(month.service, 9, watched=lambda: state.seen_at).idle
 
 
-def test_three_drafts_wait_in_the_portfolio(month: Site) -> None:
+def test_two_drafts_wait_in_the_portfolio(month: Site) -> None:
     with month.signed_in("read") as client:
         page = client.get("/portfolio").text
-        for key in ("demo-search-ranking", "demo-gift-wrap", "demo-loyalty-card"):
+        for key in ("demo-gift-wrap", "demo-loyalty-card"):
             assert key in page
         ledger = client.get("/ledger").text
         assert re.search(r'id="firm-audit"><span class="outcome kept"', ledger)

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 from sqlalchemy import update
+from tests.web import shop
 from tests.web.making import cells_of, experiment_of
 from tests.web.site import EXPERIMENT, create_demo
 
 from deniable.analysis.alerts import SILENT_AFTER, alerts
 from deniable.analysis.leaderboard import Leaderboard
 from deniable.analysis.result_health import SUSPICIOUS, DrawCheck, Health, mismatch_chance
-from deniable.service.demo import Simulator
 from deniable.service.service import Deniable
 from deniable.storage.counts import MOST_SAMPLES, Sample, add_sample, thin_samples
 from deniable.storage.records import Better, Metric
@@ -24,7 +24,7 @@ from deniable.web.monitor import Monitor
 @pytest.fixture
 def watched(service: Deniable) -> Deniable:
     create_demo(service)
-    Simulator(service, 1_000, seed=3).step(1_000)
+    shop.send(service, 1_000, seed=3)
     return service
 
 

@@ -13,7 +13,8 @@ import pytest
 from tests.patience import PATIENCE
 from tests.web.site import EXPERIMENT, HOSTILE, Site, running_site, send, sign_in, token_of
 
-from deniable.service import demo, passwords
+from deniable.demo import firm
+from deniable.service import passwords
 from deniable.service.http.logs import JsonFormatter
 from deniable.service.people import LIMITS
 from deniable.service.service import Deniable
@@ -341,8 +342,8 @@ def test_an_officer_sees_people_and_keys_but_changes_none(site: Site) -> None:
 
 
 def test_the_demo_is_entered_by_one_click_unless_somebody_uses_the_store(service: Deniable) -> None:
-    secret = demo.prepare(service)
-    assert demo.only_demo(service)
+    secret = firm.prepare(service)
+    assert firm.only_demo(service)
     with running_site(service, demo=True) as site:
         site.app.api.state.demo_key = secret
         with site.client() as client:
@@ -358,7 +359,7 @@ def test_the_demo_is_entered_by_one_click_unless_somebody_uses_the_store(service
             data = {"form_token": token_of(page), "demo": "yes"}
             assert client.post("/login", data=data).status_code == 403
     service.keys.create("a real one", ["read"])
-    assert not demo.only_demo(service)
+    assert not firm.only_demo(service)
 
 
 def test_a_request_is_seen_by_who_asked_and_by_who_may_approve(site: Site) -> None:

@@ -14,12 +14,13 @@ from tests.web.conftest import CHROMIUM, FLAGS
 from tests.web.site import Site, running_site
 from tests.web.watching import Tab, Theme, tab
 
-from deniable.service.demo import EXPERIMENTS, LIVE, Simulator, prepare
-from deniable.service.demo_history import opened
+from deniable.demo.firm import CHECKOUT as CHECKOUT_BUTTON
+from deniable.demo.firm import Simulator, prepare
+from deniable.demo.month import opened
 from deniable.service.service import open as open_service
 from deniable.web.monitor import Monitor
 
-CHECKOUT = f"/experiments/{EXPERIMENTS[0].key}"
+CHECKOUT = f"/experiments/{CHECKOUT_BUTTON.key}"
 
 
 def main() -> None:
@@ -36,7 +37,7 @@ def main() -> None:
         ) as service,
     ):
         secret = prepare(service)
-        Simulator(service, 30, 1, experiments=LIVE).step(30)  # a minute at the first screen
+        Simulator(service, 30, 1).step(30)  # a minute at the first screen
         with running_site(service, demo=True) as site:
             site.app.api.state.monitor.look()
             walk(site, secret, folder)

@@ -8,12 +8,12 @@ const AGE = {
   mask: "age",
   version: 1,
   period: "life",
-  groups: [
-    ["under-25", ["under-25"]],
-    ["25-44", ["25-44"]],
-    ["45-64", ["45-64"]],
-    ["65-plus", ["65-plus"]],
-  ],
+  groups: {
+    "under-25": ["under-25"],
+    "25-44": ["25-44"],
+    "45-64": ["45-64"],
+    "65-plus": ["65-plus"],
+  },
   own: "79b1a4eec500ab94",
   other: "2cc4c905be551c24",
   channel: "0667fca71c1d2778",

@@ -156,14 +156,14 @@ class HoldoutEffect:
         worth: mean reward of members minus that of held-out visitors: the gain from
             personalisation.
         price: mean reward of each segment's best arm without a promise, minus that of the table in
-            force: the cost of the promise and of incomplete knowledge.
+            force: the cost of the promise and of incomplete knowledge. None if nothing is promised.
     """
 
     share: float
     held_out: int
     members: int
     worth: Estimate
-    price: Estimate
+    price: Estimate | None
 
 
 @dataclass(frozen=True)

@@ -67,13 +67,17 @@ def results_of(evidence: Evidence) -> Results:
     compared = _against_default(state, found.comparisons, experiment, metric, visible)
     unit = unit_of(metric.cap)
     best = next(choice for choice in found.choices if choice.what == "winners")
+    bounded = TABLE_RULES[experiment.strategy].bounded
+    holdout = (
+        _holdout(evidence, best.gain if bounded else None, metric) if experiment.holdout else None
+    )
     return Results(
         experiment=experiment.key,
         status=experiment.status,
         metric=metric.name,
         cap=metric.cap,
         default_arm=experiment.default_arm,
-        sentences=tuple(_worded(shown, unit, evidence)),
+        sentences=(*_pays(holdout, metric), *_worded(shown, unit, evidence)),
         segments=tuple(
             _segment(shown, compared, name, int(state.visitors[j]) if j in visible else None)
             for j, name in enumerate(experiment.rows)
@@ -87,7 +91,7 @@ def results_of(evidence: Evidence) -> Results:
         ),
         stop_rule=_stop_rule(shown, state, unit, experiment.status),
         guardrails=guardrails_of(evidence),
-        holdout=_holdout(evidence, best.gain, metric) if experiment.holdout else None,
+        holdout=holdout,
         visitors=found.visitors,
         waiting=evidence.waiting,
         alpha=ALPHA,
@@ -349,7 +353,23 @@ def _guardrail(evidence: Evidence, number: int, alpha: float, visible: set[int])
     return Guardrail(metric.name, metric.cap, metric.better, differences, alerts, improved)
 
 
-def _holdout(evidence: Evidence, price: Value, metric: Metric) -> HoldoutEffect:
+def _pays(holdout: HoldoutEffect | None, metric: Metric) -> list[str]:
+    """Return whether personalising pays, as far as held-out visitors tell."""
+    if holdout is None or holdout.worth.low is None or holdout.worth.high is None:
+        return []
+    low, high = holdout.worth.low, holdout.worth.high
+    head = (
+        "Personalising pays"
+        if low > 0
+        else "Personalising loses"
+        if high < 0
+        else "Personalising has not paid so far"
+    )
+    change = unit_of(metric.cap).change(low / metric.cap, high / metric.cap)
+    return [f"{head}: {change}, compared with held-out visitors."]
+
+
+def _holdout(evidence: Evidence, price: Value | None, metric: Metric) -> HoldoutEffect:
     found = compare(evidence.holdout_state(), alpha=ALPHA).whole
     held_out, members = evidence.groups.sum(axis=0) if len(evidence.groups) else (0, 0)
     ready = bool(found.ready[0])
@@ -360,5 +380,5 @@ def _holdout(evidence: Evidence, price: Value, metric: Metric) -> HoldoutEffect:
         held_out=int(held_out),
         members=int(members),
         worth=worth,
-        price=_estimate(price, metric),
+        price=None if price is None else _estimate(price, metric),
     )

@@ -95,11 +95,8 @@ def show(
     chart: ChartFile = None,
 ) -> None:
     """Show what a label tells, and what is promised."""
-    from deniable.masks.definition import committed
-
     check_chart(chart)
     mask = _opened(file, key_file)
-    total = committed(file)
     weights = [p / 100 for p in _percents(shares, len(mask.segments))] if shares else None
     posterior = mask.posterior(weights)
     own = [
@@ -120,7 +117,7 @@ def show(
                     for (label, members), share in zip(mask.groups.items(), own, strict=True)
                 },
                 "belief_from_20_percent": mask.highest_belief(0.2),
-                "committed": str(total),
+                "limit": mask.expected_limit(weights, heterogeneity=0.8),
             }
         )
     else:
@@ -133,8 +130,6 @@ def show(
             ],
         )
         typer.echo(_promise(mask))
-        if total != mask.budget:
-            typer.echo(f"With its earlier versions and periods, this mask has spent {total} nats.")
     write_chart(lambda: mask.chart(weights), chart)
 
 
@@ -240,16 +235,6 @@ def sql(
     key_table: Annotated[
         str, typer.Option(help="Table with the padded key: inner_pad, outer_pad.")
     ] = "deniable_mask_key",
-    first_values: Annotated[
-        str,
-        typer.Option(
-            help="Table that remembers first segment groups: visitor, label_group. Prints the statement "
-            "that adds to it, too."
-        ),
-    ] = "",
-    count: Annotated[
-        bool, typer.Option("--count", help="Print a statement that counts rows without a label.")
-    ] = False,
     key_csv: Annotated[
         Path | None,
         typer.Option(help="Also write the padded key to this CSV file, to load into that table."),
@@ -257,15 +242,11 @@ def sql(
 ) -> None:
     """Print a SQL statement that computes the labels. The key is not in it."""
     from deniable.masks.definition import read_key, write_key_pads
-    from deniable.masks.sql import key_pads, label_sql, refused_sql, remember_sql
+    from deniable.masks.sql import key_pads, label_sql
 
     mask = _opened(file, key_file)
     names = {"table": table, "visitor": visitor, "segment": segment, "key_table": key_table}
-    if first_values and not count:
-        typer.echo(remember_sql(mask, dialect, **names, first_values=first_values))
-    statement = label_sql(mask, dialect, **names, first_values=first_values or None)
-    if count:
-        statement = refused_sql(mask, dialect, statement)
+    statement = label_sql(mask, dialect, **names)
     if key_csv is not None:
         write_key_pads(key_csv, key_pads(read_key(key_file)))
         typer.echo(f"{key_csv}: the padded key; delete it when it is loaded", err=True)

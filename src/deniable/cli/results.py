@@ -119,9 +119,11 @@ def print_results(found: Results) -> None:
     if found.holdout is not None:
         held = found.holdout
         typer.echo(
-            f"Holdout ({100 * held.share:g}% of visitors, {held.held_out:,} so far): personalisation "
-            f"is worth {found.change(held.worth)}; the promise costs {found.change(held.price)}."
+            f"Holdout ({100 * held.share:g}% of visitors, {held.held_out:,} so far): personalising "
+            f"is worth {found.change(held.worth)}."
         )
+        if held.price is not None:
+            typer.echo(f"The promise costs {found.change(held.price)}.")
     typer.echo(
         f"{found.visitors:,} visitors. All intervals hold at every look: "
         f"{1 - found.alpha:.0%} over all {found.n_comparisons:,} comparisons of the deciding metric."

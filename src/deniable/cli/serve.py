@@ -102,41 +102,38 @@ def application(settings: Settings, tally: Tally) -> Application:
 
 def demo_application(settings: Settings, tally: Tally) -> Application:
     """The application on a made-up firm, whose visitors are simulated."""
-    from deniable.service import demo, demo_history
+    from deniable.demo import firm, month
     from deniable.service.http import server
     from deniable.service.http.app import create_app
     from deniable.web.monitor import Monitor
     from deniable.web.pages import mount
 
-    service = demo_history.opened(
+    service = month.opened(
         lambda: server.open_service(settings),
         watching=lambda service: Monitor(service).sample,
         told=lambda: typer.echo(
             "A made-up firm lives through its first month: a few seconds ...", err=True
         ),
     )
-    secret = demo.prepare(service)
+    secret = firm.prepare(service)
     app = mount(
         create_app(service, server.options_of(settings, tally)),
         demo=True,
-        demo_key=secret if demo.only_demo(service) else "",
+        demo_key=secret if firm.only_demo(service) else "",
     )
-    simulator = demo.Simulator(
-        service,
-        settings.demo_visitors,
-        watched=lambda: app.api.state.seen_at,
-        experiments=demo.LIVE,
+    simulator = firm.Simulator(
+        service, settings.demo_visitors, watched=lambda: app.api.state.seen_at
     )
     app.companions.append(simulator)
     here = server.address(settings)
     typer.echo(
         f"Deniable answers on {here}\n"
-        "DEMO: a made-up firm, eight experiments, simulated visitors. Nothing here is real.\n"
+        "DEMO: a made-up firm, one label, nine experiments, simulated visitors. Nothing here is real.\n"
         f"Admin API key, for this run: {secret}\n"
         "Try:\n"
-        f"  curl -s {here}/v1/experiments/{demo.EXPERIMENTS[0].key}/decisions \\\n"
+        f"  curl -s {here}/v1/experiments/{firm.HERO.key}/decisions \\\n"
         f"    -H 'Authorization: Bearer {secret}' \\\n"
-        '    --json \'{"visitor": "me", "segment": "returning"}\'\n'
+        '    --json \'{"visitor": "me", "segment": "music"}\'\n'
         "Ctrl-C ends it."
     )
     return app

@@ -11,11 +11,10 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping
-from decimal import Decimal
 from pathlib import Path
 
 from deniable._types import Record
-from deniable.errors import DeniableError
+from deniable.errors import DeniableError, InvalidArgumentError
 from deniable.masks.mask import KEY_BYTES, Mask
 
 KEY_VARIABLE = "DENIABLE_MASK_KEY"
@@ -62,12 +61,8 @@ def _write_secret(path: str | Path, text: str) -> None:
 
 
 def write_mask(mask: Mask, path: str | Path) -> None:
-    """Write a mask's file; an existing one may only be followed by a higher version.
-
-    The file keeps the budgets of earlier versions and periods: a person's budgets add up.
-    """
+    """Write a mask's file; an existing one may only be followed by a higher version."""
     file = Path(path)
-    earlier: list[Record] = []
     if file.exists():
         before = _read(file)
         if before.get("version") == mask.version and before.get("channel") != mask.channel_hash:
@@ -80,24 +75,10 @@ def write_mask(mask: Mask, path: str | Path) -> None:
                 f"{file}: its key is {before.get('key')}, this one is {mask.fingerprint}; a new key "
                 "needs a new --period, and spends a budget of its own"
             )
-        commitments = [*before.get("earlier", ()), {name: before.get(name) for name in _COMMITTED}]
-        same = (mask.version, mask.period)
-        earlier = [kept for kept in commitments if (kept["version"], kept["period"]) != same]
-    record = {**definition(mask), "earlier": earlier}
+    record = definition(mask)
     temporary = file.with_name(f".{file.name}.tmp")
     temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary.replace(file)
-
-
-_COMMITTED = ("version", "period", "budget")
-
-
-def committed(path: str | Path) -> Decimal:
-    """Return the sum of the budgets of a mask's file: of all its versions and periods."""
-    record = _read(Path(path))
-    return sum(
-        (Decimal(kept["budget"]) for kept in (record, *record.get("earlier", ()))), Decimal(0)
-    )
 
 
 def definition(mask: Mask) -> Record:
@@ -107,8 +88,7 @@ def definition(mask: Mask) -> Record:
         "version": mask.version,
         "period": mask.period,
         "budget": str(mask.budget),
-        # Pairs, because the order of labels counts, and JSON's objects have none.
-        "groups": [[label, list(members)] for label, members in mask.groups.items()],
+        "groups": {label: list(members) for label, members in mask.groups.items()},
         "segments": list(mask.segments),
         "own": f"{mask.entries[0][0]:016x}",
         "other": f"{mask.entries[0][1]:016x}",
@@ -136,9 +116,9 @@ def defined_mask(record: Record, key: bytes, file: str) -> Mask:
             name=record["mask"],
             version=record["version"],
             period=record["period"],
-            groups=dict(record["groups"]),
+            groups=record["groups"],
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, InvalidArgumentError) as error:
         raise MaskFileError(f"{file}: not a mask: {error}") from None
     if mask.channel_hash != record.get("channel"):
         raise MaskFileError(

@@ -16,7 +16,6 @@ import hmac
 import json
 import os
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ import numpy as np
 
 from deniable._extras import require
 from deniable.errors import DeniableError, InvalidArgumentError
-from deniable.masks.mask import FIRST_VALUE, Mask, visitor_bytes
+from deniable.masks.mask import Mask, visitor_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -173,8 +172,8 @@ class _Job:
             rows = batch.slice(max(done - start, 0))
             labels = self._labels(rows, row - rows.height, frozen)
             part = rows.with_columns(pl.Series(self.column, labels, pl.String))
-            for label, count in Counter(labels).items():
-                counts[label] += count
+            for label in labels:
+                counts[label] += 1
             unknown += rows[self.segment].null_count()
             part = part.drop(self.segment) if self.replace else part
             self._keep(part, row, counts, unknown)
@@ -380,7 +379,7 @@ def _identity(mask: Mask) -> dict[str, str]:
 
 def visitor_hash(key: bytes, mask: str, visitor: str) -> bytes:
     """Return the keyed hash under which a file of first values knows a visitor."""
-    message = f"{FIRST_VALUE}\x1f{mask}\x1f".encode() + visitor_bytes(visitor)
+    message = f"deniable-first-value-1\x1f{mask}\x1f".encode() + visitor_bytes(visitor)
     return hmac.digest(key, message, "sha256")[:16]
 
 

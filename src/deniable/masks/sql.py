@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from deniable.errors import InvalidArgumentError
-from deniable.masks.mask import FIRST_VALUE, Mask
+from deniable.masks.mask import Mask
 
 _BLOCK = 64  # bytes of a SHA-256 block
 
@@ -112,7 +112,6 @@ def label_sql(
     visitor: str = "visitor",
     segment: str = "segment",
     key_table: str = "deniable_mask_key",
-    first_values: str | None = None,
 ) -> str:
     """Return a statement that selects each visitor with its label.
 
@@ -126,19 +125,24 @@ def label_sql(
         visitor: its column with the visitor's id.
         segment: its column with the segment.
         key_table: the table with the padded key: inner_pad, outer_pad.
-        first_values: the table of `remember_sql`, which counts instead of the segment.
     """
     engine = _dialect(dialect)
+    visitor_text = engine.text.format(column="t." + _identifier(visitor, engine))
+    segment_text = engine.text.format(column="t." + _identifier(segment, engine))
+    groups = "\n".join(
+        f"      WHEN {_literal(name, engine)} THEN {number}"
+        for number, members in enumerate(mask.groups.values())
+        for name in members
+    )
+    head = " || ".join(
+        f"{_literal(field, engine)} || {engine.separator}" for field in mask.message_head
+    )
     tail = "CASE WHEN g.label_group < 0 THEN '-' ELSE CAST(g.label_group AS {}) END".format(
         "STRING" if engine.quote == "`" else "VARCHAR"
     )
-    message = _message(mask.message_head, f"g.visitor || {engine.separator} || {tail}", engine)
+    message = f"{head} || g.visitor || {engine.separator} || {tail}"
+    hashed = engine.hashed.format(message=message, inner="k.inner_pad", outer="k.outer_pad")
     drawn = engine.text.format(column="d.draw")
-    grouped = (
-        _grouped(mask, table, visitor, segment, engine)
-        if first_values is None
-        else _frozen(mask, table, visitor, key_table, first_values, engine)
-    )
     return f"""\
 -- Labels of mask {mask.name}, version {mask.version}, period {mask.period}: {engine.name}\
 {"" if engine.tested else " (not run in our tests: compare `deniable mask check`)"}.
@@ -146,14 +150,20 @@ def label_sql(
 -- A label is NULL if the visitor is not 1 to 256 printable ASCII characters, or the segment is unknown:
 -- count those rows.
 WITH grouped AS (
-{grouped}
+  SELECT
+    {visitor_text} AS visitor,
+    CASE {segment_text}
+{groups}
+      ELSE CASE WHEN t.{_identifier(segment, engine)} IS NULL THEN -1 END
+    END AS label_group
+  FROM {table} AS t
 ),
 drawn AS (
   SELECT
     g.visitor,
     g.label_group,
     CASE WHEN {engine.is_visitor.format(visitor="g.visitor")} AND LENGTH(g.visitor) <= 256
-      THEN SUBSTR({_hashed(message, engine)}, 1, 16)
+      THEN SUBSTR({hashed}, 1, 16)
     END AS draw
   FROM grouped AS g CROSS JOIN {key_table} AS k
 )
@@ -165,48 +175,6 @@ SELECT
     ELSE {_literal(mask.labels_in_order[-1], engine)}
   END AS {_identifier(f"{mask.name}_label", engine)}
 FROM drawn AS d;
-"""
-
-
-def remember_sql(
-    mask: Mask,
-    dialect: str,
-    *,
-    table: str = "visitors",
-    visitor: str = "visitor",
-    segment: str = "segment",
-    key_table: str = "deniable_mask_key",
-    first_values: str = "deniable_first_values",
-) -> str:
-    """Return a statement that remembers the first segment group of visitors who have none yet.
-
-    Args:
-        mask: whose groups.
-        dialect: a key of `DIALECTS`.
-        table: has visitors with their segments. Of several, the first in the mask's order counts.
-        visitor: its column with the visitor's id.
-        segment: its column with the segment.
-        key_table: the table with the padded key: inner_pad, outer_pad.
-        first_values: a table with the columns visitor (32 hex digits of a keyed hash, unique) and
-            label_group (an integer).
-    """
-    engine = _dialect(dialect)
-    return f"""\
--- First segment groups of mask {mask.name}, key {mask.fingerprint}. Run it before every labelling.
-INSERT INTO {first_values} (visitor, label_group)
-WITH grouped AS (
-{_grouped(mask, table, visitor, segment, engine)}
-),
-hashed AS (
-  SELECT {_first_value_hash(mask, "g.visitor", engine)} AS visitor, g.label_group
-  FROM grouped AS g CROSS JOIN {key_table} AS k
-  WHERE {engine.is_visitor.format(visitor="g.visitor")} AND LENGTH(g.visitor) <= 256
-    AND g.label_group >= 0
-)
-SELECT h.visitor, MIN(h.label_group)
-FROM hashed AS h LEFT JOIN {first_values} AS f ON f.visitor = h.visitor
-WHERE f.visitor IS NULL
-GROUP BY h.visitor;
 """
 
 
@@ -232,18 +200,6 @@ def check_sql(
     return label_sql(mask, dialect, table=f"(\n  {selects}\n)", **names)
 
 
-def refused_sql(mask: Mask, dialect: str, statement: str) -> str:
-    """Return a statement that counts the rows of a `label_sql` statement, and those without a label."""
-    label = _identifier(f"{mask.name}_label", _dialect(dialect))
-    inner = statement.rstrip().removesuffix(";")
-    return f"""\
-SELECT COUNT(*) AS all_rows, COUNT(*) - COUNT(l.{label}) AS rows_without_label
-FROM (
-{inner}
-) AS l;
-"""
-
-
 def key_pads(key: bytes) -> tuple[str, str]:
     """Return the key padded for the inner and the outer hash of HMAC, in hexadecimal."""
     padded = key.ljust(_BLOCK, b"\0")
@@ -251,50 +207,6 @@ def key_pads(key: bytes) -> tuple[str, str]:
         bytes(byte ^ 0x36 for byte in padded).hex(),
         bytes(byte ^ 0x5C for byte in padded).hex(),
     )
-
-
-def _grouped(mask: Mask, table: str, visitor: str, segment: str, engine: Dialect) -> str:
-    """Each visitor with the number of its segment's group, -1 for none, NULL for an unknown segment."""
-    column = f"t.{_identifier(segment, engine)}"
-    groups = "\n".join(
-        f"      WHEN {_literal(name, engine)} THEN {number}"
-        for number, members in enumerate(mask.groups.values())
-        for name in members
-    )
-    return f"""\
-  SELECT
-    {engine.text.format(column="t." + _identifier(visitor, engine))} AS visitor,
-    CASE {engine.text.format(column=column)}
-{groups}
-      ELSE CASE WHEN {column} IS NULL THEN -1 END
-    END AS label_group
-  FROM {table} AS t"""
-
-
-def _frozen(
-    mask: Mask, table: str, visitor: str, key_table: str, first_values: str, engine: Dialect
-) -> str:
-    """Each visitor with the number of its first group, -1 for none."""
-    text = engine.text.format(column="t." + _identifier(visitor, engine))
-    return f"""\
-  SELECT {text} AS visitor, COALESCE(f.label_group, -1) AS label_group
-  FROM {table} AS t CROSS JOIN {key_table} AS k LEFT JOIN {first_values} AS f
-    ON f.visitor = {_first_value_hash(mask, text, engine)}"""
-
-
-def _first_value_hash(mask: Mask, visitor: str, engine: Dialect) -> str:
-    message = _message((FIRST_VALUE, mask.name), visitor, engine)
-    return f"SUBSTR({_hashed(message, engine)}, 1, 32)"
-
-
-def _message(fields: Sequence[str], rest: str, engine: Dialect) -> str:
-    """The text of some fields, each with its separator, and an expression."""
-    head = " || ".join(f"{_literal(field, engine)} || {engine.separator}" for field in fields)
-    return f"{head} || {rest}"
-
-
-def _hashed(message: str, engine: Dialect) -> str:
-    return engine.hashed.format(message=message, inner="k.inner_pad", outer="k.outer_pad")
 
 
 def _dialect(name: str) -> Dialect:

@@ -11,17 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import partial
 
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError, UnknownNameError
-from deniable.masks.mask import Mask
 from deniable.privacy.composition import nano_down
 from deniable.service.firm_file import (
-    MASK_SETTINGS,
     Wanted,
-    mask_members,
     members,
     only,
     parsed,
@@ -89,7 +85,6 @@ def compare(text: str, service: Deniable) -> Difference:
     document = parsed(text)
     found = Difference()
     _compare_firm(document.get("firm"), service, found)
-    _compare_masks(dict(tables(document, "masks")), service, found)
     stored = {experiment.key: experiment for experiment in service.experiments.all()}
     wanted = {key: wanted_experiment(key, given) for key, given in tables(document, "experiments")}
     for key, want in wanted.items():
@@ -131,27 +126,6 @@ def _compare_firm(given: object, service: Deniable, found: Difference) -> None:
     found.steps.append(Step(words, _silent(setting)))
 
 
-def _compare_masks(given: dict[str, JsonObject], service: Deniable, found: Difference) -> None:
-    """A mask is created if it is missing; what it promises cannot change."""
-    stored = {mask.name: mask_members(mask) for mask in service.masks.all()}
-    for name, want in given.items():
-        only(want, MASK_SETTINGS, f"masks.{name}")
-        settings = {"version": 1, "period": "life", **want, "budget": str(want.get("budget"))}
-        settings.setdefault("groups", {one: [one] for one in want.get("segments", ())})
-        made = Mask(name=name, key=bytes(32), **settings)  # raises what it would be refused for
-        if name not in stored:
-            words = f"labels of {name}: create, {settings['budget']} nats, once"
-            creating = partial(service.masks.create, name, **settings)
-            found.steps.append(Step(words, _silent(creating)))
-        elif {**settings, "budget": made.budget} != {
-            **stored[name],
-            "budget": Decimal(str(stored[name]["budget"])),
-        }:
-            found.refused.append(
-                f"masks.{name}: what labels promise is fixed; end it, or name another"
-            )
-
-
 def _compare_experiment(
     key: str, want: Wanted, stored: Experiment | None, service: Deniable, found: Difference
 ) -> None:
@@ -169,8 +143,6 @@ def _compare_experiment(
             budget=None if made.arm_specific else made.budget,
             strategy=made.strategy,
             planned_visitors=made.planned_visitors,
-            mask=made.mask,
-            sticky=made.sticky,
             layer=made.layer,
             holdout=made.holdout / 1000,
             default_arm=made.default_arm,
@@ -355,8 +327,6 @@ def _fixed(experiment: Experiment) -> JsonObject:
         "budget": experiment.budget_nano,
         "strategy": experiment.strategy,
         "planned_visitors": experiment.planned_visitors,
-        "mask": experiment.mask,
-        "sticky": experiment.sticky,
         "layer": experiment.layer,
         "holdout": experiment.holdout,
         "default_arm": experiment.default_arm,

@@ -28,6 +28,7 @@ from deniable.service.table_making import first_table, recipe_of
 from deniable.storage import times
 from deniable.storage.records import MICRO, OTHER, Arm, Experiment, Metric
 from deniable.strategies import DEFAULT_STRATEGY, TABLE_RULES
+from deniable.strategies.dynamic import Dynamic
 from deniable.strategies.unbounded import Unbounded
 
 RESERVED_KEYS = ("experiment", "firm", "log")
@@ -88,7 +89,8 @@ def draft(
     _at_most("segments", len(names), MAX_SEGMENTS)
     if strategy is None:
         unbounded = mask or contexts or not observed or not (names or budget)
-        strategy = Unbounded.name if unbounded else DEFAULT_STRATEGY
+        own = any(arm.budget is not None for arm in wanted)
+        strategy = Unbounded.name if unbounded else Dynamic.name if own else DEFAULT_STRATEGY
     if strategy not in TABLE_RULES:
         raise InvalidArgumentError("strategy", strategy, "one of " + ", ".join(TABLE_RULES))
     kind = TABLE_RULES[strategy]

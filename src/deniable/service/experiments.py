@@ -96,8 +96,8 @@ class Experiments(ExperimentViews):
                 no bound, and only keys with the scope `unobserved` may decide.
             budget: the limit on every visitor's risk, in nats; omit it if the arms have budgets, or
                 if nothing needs a bound.
-            strategy: how tables are made from counts; by default `dynamic` for segments and
-                `unbounded` for the rest.
+            strategy: how tables are made from counts; by default `joint` for segments, `dynamic`
+                if arms have budgets of their own, and `unbounded` for the rest.
             planned_visitors: for information, and for strategies that plan ahead.
             mask: learn by the labels of this mask instead of by segments, with no budget.
             sticky: whether a visitor keeps an arm. On a mask it may be False: then each request is

@@ -11,7 +11,6 @@ from deniable._types import JsonObject
 from deniable.errors import NANO, InvalidArgumentError
 from deniable.service.drafts import NewArm, draft
 from deniable.service.service import Deniable
-from deniable.storage.masks import StoredMask
 from deniable.storage.records import MICRO, SLOTS, Experiment, Metric, Status
 from deniable.strategies import TABLE_RULES
 
@@ -22,8 +21,6 @@ SETTINGS = (
     "budget",
     "strategy",
     "planned_visitors",
-    "mask",
-    "sticky",
     "layer",
     "holdout",
     "default_arm",
@@ -51,7 +48,7 @@ def parsed(text: str) -> JsonObject:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidArgumentError("file", "...", f"TOML: {error}") from None
-    only(document, ("firm", "masks", "experiments", "keys", "users"), "file")
+    only(document, ("firm", "experiments", "keys", "users"), "file")
     return document
 
 
@@ -92,7 +89,6 @@ def wanted_experiment(key: str, given: JsonObject) -> Wanted:
         "segments": given.get("segments", []),
         "contexts": given.get("contexts", []),
         "observed": given.get("observed", True),
-        "sticky": given.get("sticky", True),
         "holdout": given.get("holdout", 0.0),
     }
     new, metrics = tuple(arm for arm, _ in arms), _metrics(where, given)
@@ -142,11 +138,6 @@ def written(service: Deniable) -> str:
     firm = service.firm.current()
     parts = [_table("firm", {"budget": firm.budget, "window_days": firm.window_days})]
     parts += [
-        _table(f"masks.{_text(mask.name)}", mask_members(mask))
-        for mask in service.masks.all()
-        if mask.ended_at is None
-    ]
-    parts += [
         _table(f"experiments.{_text(experiment.key)}", members(experiment))
         for experiment in service.experiments.all()
     ]
@@ -163,20 +154,6 @@ def written(service: Deniable) -> str:
         for user in service.people.all()
     ]
     return "\n".join(parts)
-
-
-MASK_SETTINGS = ("segments", "budget", "groups", "version", "period")
-
-
-def mask_members(mask: StoredMask) -> dict[str, object]:
-    """Return a mask's members in a file."""
-    return {
-        "segments": list(mask.definition["segments"]),
-        "budget": mask.definition["budget"],
-        "groups": {name: list(segments) for name, segments in mask.groups.items()},
-        "version": mask.version,
-        "period": mask.period,
-    }
 
 
 def members(experiment: Experiment) -> dict[str, object]:
@@ -201,8 +178,6 @@ def members(experiment: Experiment) -> dict[str, object]:
         "budget": None if experiment.arm_specific or unbounded else experiment.budget,
         "strategy": experiment.strategy,
         "planned_visitors": experiment.planned_visitors,
-        "mask": experiment.mask,
-        "sticky": None if experiment.sticky else False,
         "layer": experiment.layer,
         "share": None if experiment.slots is None else slots_of(experiment) / SLOTS,
         "holdout": experiment.holdout / 1000 or None,

@@ -154,7 +154,7 @@ def _rule(environment: Environment, policy: Simulated, horizon: int, phases: Cou
     if isinstance(rule, LearnerRule) and horizon > LONGEST_LEARNING:
         allowed = f"at most {LONGEST_LEARNING:,} visitors for {policy.label}, a learner in Python"
         raise InvalidArgumentError("horizon", horizon, allowed)
-    if not environment.is_plain and not isinstance(rule, GreedyRule | LearnerRule | EpochRule):
+    if not environment.is_plain and not isinstance(rule, GreedyRule | LearnerRule):
         argument = "delay" if len(environment.delay) > 1 else "values"
         allowed = f"rewards that are clicks and known at once, for {policy.label}"
         raise InvalidArgumentError(argument, getattr(environment, argument), allowed)
@@ -238,7 +238,7 @@ def run_from(job: SimulationJob, state: NDArray[np.uint64]) -> tuple[Counts, Cou
 
 def run_with_rewards(job: SimulationJob, state: NDArray[np.uint64]) -> Outcome:
     """Run learners, and rewards that are late or have values: shows, clicks and rewards."""
-    from deniable.simulation.kernels.late_rewards import Worth, run_late, run_late_epochs
+    from deniable.simulation.kernels.late_rewards import Worth, run_late
     from deniable.simulation.kernels.run import run_fixed
 
     rule = job.rule
@@ -250,10 +250,6 @@ def run_with_rewards(job: SimulationJob, state: NDArray[np.uint64]) -> Outcome:
         return run_learner(rule, worth, setting)
     if isinstance(rule, GreedyRule):
         return run_late(kernel_rule(rule), rule.on_segment_clock, worth, setting)
-    if isinstance(rule, EpochRule):
-        n_segments, n_arms = job.rates.shape
-        table = _next_table(rule, n_arms, n_segments)
-        return run_late_epochs(simulated_epochs(n_arms, n_segments), table, worth, setting)
     assert isinstance(rule, FixedRule)  # `make_job` rejects the other kinds
     shows, clicks = run_fixed(job.kernel == "leap", _shown(rule, job), setting)
     return shows, clicks, _rewards_of(clicks, job, state)

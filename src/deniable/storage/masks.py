@@ -145,6 +145,8 @@ def create(connection: Connection, mask: Mask) -> StoredMask:
         )
     detail = definition(mask)
     detail["fingerprint"] = detail.pop("key")
+    # The chain sorts members of objects, and the order of the labels counts.
+    detail["groups"] = [[label, list(members)] for label, members in mask.groups.items()]
     account.commit_mask(connection, os.urandom(16), int(mask.budget * NANO), detail)
     for known in earlier:
         if known.ended_at is None:

@@ -25,5 +25,5 @@ TABLE_RULES: ChainMap[str, type[TableRule]] = ChainMap(
 )
 """Everything that makes the tables of experiments, by name."""
 
-DEFAULT_STRATEGY = Dynamic.name
-"""Strategy of experiments that do not specify one, guaranteed since the API's first version."""
+DEFAULT_STRATEGY = Joint.name
+"""Strategy of experiments with segments that do not specify one."""

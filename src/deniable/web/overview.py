@@ -31,7 +31,7 @@ from deniable.web.listing import LIVE, Listing, csv_answer, pages
 from deniable.web.monitor import Monitor
 
 if TYPE_CHECKING:
-    from deniable.service.demo import TrackerScore
+    from deniable.demo.scores import Scores
 
 router = APIRouter(include_in_schema=False)
 
@@ -273,11 +273,11 @@ def _drafts(service: Deniable, totals: dict[str, int]) -> tuple[Experiment, ...]
     return service.experiments.find(Search(statuses=("draft",), limit=5)).experiments
 
 
-def _score(service: Deniable) -> TrackerScore | None:
-    """What the demo's tracker guesses; None where its experiment is gone."""
-    from deniable.service.demo import tracker_score
+def _score(service: Deniable) -> Scores | None:
+    """What the demo shows first; None if one of its experiments is gone."""
+    from deniable.demo.scores import scores
 
     try:
-        return tracker_score(service)
+        return scores(service)
     except UnknownNameError:
         return None

@@ -35,15 +35,14 @@ async def look_up(request: Request, form: PrivacySubmission) -> Response:
         wrong = f"Enter an id of 1 to {LONGEST_NAME} characters."
         return _page(request, form.viewer, visitor=form.text("visitor"), wrong=wrong)
     found = await asyncio.to_thread(service_of(request).visitors.stored, visitor)
-    labels = await asyncio.to_thread(service_of(request).visitors.labels, visitor)
     if form.text("as") == "json":
-        body = json.dumps([*map(asdict, found), *map(asdict, labels)], default=str, indent=2)
+        body = json.dumps([asdict(line) for line in found], default=str, indent=2)
         headers = {
             **responses.HEADERS,
             "Content-Disposition": 'attachment; filename="visitor.json"',
         }
         return Response(body, headers=headers, media_type="application/json")
-    return _page(request, form.viewer, visitor=visitor, found=found, labels=labels)
+    return _page(request, form.viewer, visitor=visitor, found=found)
 
 
 @router.post("/erase")
@@ -84,7 +83,7 @@ def _told(done: Erasure) -> str:
 
 
 def _page(request: Request, viewer: Viewer, **more: object) -> Response:
-    values = {"visitor": "", "found": None, "labels": (), "wrong": "", **more}
+    values = {"visitor": "", "found": None, "wrong": "", **more}
     return responses.show(
         request, "visitors.html", viewer, status=422 if values["wrong"] else 200, **values
     )

@@ -16,7 +16,8 @@ from tests.service.http.process import serving
 from tests.service.http.site import EXPERIMENT
 
 from deniable.client import Client, Decision, ServiceError
-from deniable.service.demo_history import DAYS, STEPS_A_DAY, VISITORS_A_STEP
+from deniable.demo.firm import HOLDOUT
+from deniable.demo.month import DAYS, STEPS_A_DAY, VISITORS_A_STEP
 from deniable.service.service import open as open_service
 
 CLIENTS = 8
@@ -133,7 +134,7 @@ def test_the_demo_is_marked_and_starts_again(tmp_path: Path) -> None:
             assert "DEMO" in server.output[1]
             secrets.append(server.output[2].split()[-1])
             with Client(server.url, secrets[-1], timeout_seconds=PATIENCE) as client:
-                assert client.decide("demo-checkout-button", "me", "returning").arm
+                assert client.decide("demo-homepage-hero", "me", "music").arm
             while (
                 _metric(server.url, "deniable_new_decisions_total") < 2
             ):  # a simulated visitor came
@@ -141,11 +142,11 @@ def test_the_demo_is_marked_and_starts_again(tmp_path: Path) -> None:
             server.process.send_signal(signal.SIGINT)  # Ctrl-C is how a person ends it
             assert server.process.wait(PATIENCE) == 0
     with open_service(f"sqlite:///{tmp_path / 'store.db'}") as service:
-        assert len(service.experiments.all()) == 8
+        assert len(service.experiments.all()) == 11
         live = [key for key in service.keys.all() if key.revoked_at is None]
         assert [key.label for key in live] == ["demo: admin"]
         assert service.keys.authenticate(secrets[0]) is None
-        # The month once, up to 500 visitors in each of three experiments and two runs, and "me".
+        # The month once, up to 500 visitors in each of two runs, and "me".
         shows = sum(cell.shows for cell in service.experiments.counts("demo-homepage-hero"))
-        month = (DAYS - 16) * STEPS_A_DAY * VISITORS_A_STEP  # it started on the 16th day
+        month = (DAYS - 1) * STEPS_A_DAY * VISITORS_A_STEP * (1 - HOLDOUT - 0.03)
         assert month <= shows <= month + 1_000

@@ -12,7 +12,6 @@ minute.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,8 @@ from deniable.privacy.epochs import Epochs, due_at
 from deniable.simulation.kernels.run import Setting, enter_phase, record_of, serve
 from deniable.simulation.kernels.state import FloatArray, IntArray
 
-NextTable = Callable[[IntArray, Any], FloatArray]
-"""Makes a table from shows and clicks, or rewards of at most 1, (J, K) each."""
+NextTable = Callable[[IntArray, IntArray], FloatArray]
+"""Makes a table from shows and clicks, (J, K) each."""
 
 
 def run_epochs(

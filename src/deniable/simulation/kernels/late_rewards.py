@@ -14,9 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deniable._compile import compiled
-from deniable.privacy.epochs import Epochs, due_at
 from deniable.simulation.kernels.block import pick
-from deniable.simulation.kernels.epochs import NextTable
 from deniable.simulation.kernels.exploration import explore
 from deniable.simulation.kernels.random_numbers import positive_uniform, uniform
 from deniable.simulation.kernels.run import Setting, enter_phase
@@ -75,44 +73,6 @@ def run_late(
     rule: Rule, on_segment_clock: bool, worth: Worth, setting: Setting
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Run an epsilon-greedy rule visitor by visitor: shows, clicks and rewards, (C, J, K) each."""
-    known, totals = _nothing(worth, setting)
-    n_segments, n_arms = setting.rates.shape
-    clocks = np.zeros(n_segments if on_segment_clock else 1, np.int64)
-    _run_late(rule, worth, setting, known, clocks, np.empty(n_arms), totals)
-    return totals.all_shows, totals.all_clicks, totals.all_rewards
-
-
-def run_late_epochs(
-    epochs: Epochs, next_table: NextTable, worth: Worth, setting: Setting
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """Run a rule that publishes tables, made from the rewards that are known when one is due.
-
-    Rewards are learned in a unit in which they are at most as uncertain as clicks: the largest mean
-    value of a click times exp(spread^2).
-    """
-    known, totals = _nothing(worth, setting)
-    unit = max(float(worth.values.max()), 1e-300) * math.exp(worth.spread**2)
-    rows = np.cumsum(np.full(setting.rates.shape, 1 / setting.rates.shape[1]), axis=1)
-    done, due = 0, due_at(0, epochs)
-    for i, point in enumerate(setting.checkpoints.tolist()):
-        enter_phase(setting, i)
-        while done < point:
-            if done == due:
-                take_arrived(done + 1, known)
-                table = next_table(known.shows, np.minimum(known.sums / unit, known.shows))
-                np.cumsum(table, axis=1, out=rows)
-                due = due_at(done, epochs)
-            last = min(due, point)
-            _serve_late(done, last, rows, worth, setting, known, totals)
-            done = last
-        totals.all_shows[i] = totals.shows
-        totals.all_clicks[i] = totals.clicks
-        totals.all_rewards[i] = totals.rewards
-    return totals.all_shows, totals.all_clicks, totals.all_rewards
-
-
-def _nothing(worth: Worth, setting: Setting) -> tuple[Known, Totals]:
-    """Return empty counts."""
     shape, places = setting.rates.shape, worth.delays.size
     points = (setting.checkpoints.size, *shape)
     totals = Totals(
@@ -131,35 +91,9 @@ def _nothing(worth: Worth, setting: Setting) -> tuple[Known, Totals]:
         np.zeros((places, 2), np.int64),
         np.zeros(places),
     )
-    return known, totals
-
-
-@compiled
-def _serve_late(
-    done: int,
-    last: int,
-    rows: FloatArray,
-    worth: Worth,
-    setting: Setting,
-    known: Known,
-    totals: Totals,
-) -> None:
-    """Add the visitors after number `done`, up to `last`, all drawn from cumulative rows, (J, K)."""
-    rates, arrival, state = setting.rates, setting.arrival, setting.state
-    for visitor in range(done + 1, last + 1):
-        take_arrived(visitor, known)
-        j = pick(arrival, state) if arrival.size > 1 else 0
-        arm = pick(rows[j], state)
-        totals.shows[j, arm] += 1
-        reward = 0.0
-        if uniform(state) < rates[j, arm]:
-            totals.clicks[j, arm] += 1
-            reward = worth.values[j, arm]
-            if worth.spread > 0.0:
-                reward *= _unit_lognormal(worth.spread, state)
-        totals.rewards[j, arm] += reward
-        late = pick(worth.delays, state) if worth.delays.size > 1 else 0
-        send(visitor, late, j, arm, reward, known)
+    clocks = np.zeros(shape[0] if on_segment_clock else 1, np.int64)
+    _run_late(rule, worth, setting, known, clocks, np.empty(shape[1]), totals)
+    return totals.all_shows, totals.all_clicks, totals.all_rewards
 
 
 @compiled

@@ -1,7 +1,7 @@
-"""The demo firm's first month, simulated on a separate clock before the demo starts serving.
+"""The demo firm's first month, lived through on a separate clock before the demo starts serving.
 
-Everything goes through the service: firm, experiments, decisions, rewards, stops, audits. No row is
-written directly, so the month's ledger, tables and audit are as real as today's.
+Everything goes through the service: firm, label, experiments, decisions, rewards, stops, audits. No row
+is written directly, so the month's audit log, tables and audits are as real as today's.
 """
 
 from __future__ import annotations
@@ -11,17 +11,25 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 
-from deniable.service.demo import (
+from deniable.demo.firm import (
+    ADVICE,
     ANALYST,
+    BASKET,
+    CHECKOUT,
     DELIVERY,
-    EXPERIMENTS,
-    FIRM_BUDGET,
     FIRM_NAME,
+    GIFTS,
+    HERO,
     MANAGER,
+    MENU,
     OFFICER,
     PEOPLE,
+    SEARCH,
+    TEASER,
     VISITOR_PREFIX,
     DemoExperiment,
+    Visitor,
+    found,
     visit,
 )
 from deniable.service.drafts import NewArm
@@ -36,67 +44,45 @@ VISITORS_A_STEP = 120
 DAY = 86_400_000_000
 """One day in microseconds."""
 
-CHECKOUT, HERO = EXPERIMENTS
-
-NEWSLETTER = DemoExperiment(
-    "demo-newsletter-offer",
-    (NewArm("plain", "No offer"), NewArm("voucher", "A voucher for the next order")),
-    0.4,
-    {"first-visit": (0.06, 0.15), "returning": (0.10, 0.19)},
-    planned_visitors=6_000,
-)
-PHOTOS = DemoExperiment(
-    "demo-product-photos",
-    (NewArm("studio", "In the studio"), NewArm("home", "In a home"), NewArm("video", "A video")),
-    0.5,
-    {"first-visit": (0.11, 0.16, 0.09), "returning": (0.14, 0.13, 0.12)},
-    layer="product-page",
-    share=0.5,
-    planned_visitors=30_000,
-)
+_NOBODY_YET = {"first-visit": (), "returning": ()}
 DRAFTS = (
     DemoExperiment(
-        "demo-search-ranking",
-        (NewArm("usual"), NewArm("reviews", "Best reviewed first"), NewArm("new", "Newest first")),
-        0.5,
-        {"first-visit": (), "returning": (), "business": ()},
-        planned_visitors=200_000,
+        "demo-loyalty-card", (NewArm("points"), NewArm("discount")), _NOBODY_YET, on_label=False
     ),
     DemoExperiment(
         "demo-gift-wrap",
         (NewArm("asked", "Asked in the basket"), NewArm("shown", "Shown on the product")),
-        0.5,
-        {"first-visit": (), "returning": ()},
+        _NOBODY_YET,
+        on_label=False,
         planned_visitors=30_000,
-    ),
-    DemoExperiment(
-        "demo-loyalty-card",
-        (NewArm("points"), NewArm("discount")),
-        0.5,
-        {"first-visit": (), "returning": ()},
-        planned_visitors=80_000,
     ),
 )
 """Drafts among which the portfolio can divide the remaining budget."""
 
-STARTS = {0: NEWSLETTER, 3: CHECKOUT, 4: DELIVERY, 9: PHOTOS, 16: HERO}
-"""Day -> the experiment that starts on it."""
-DECIDED, AUDITED, PAUSED, CHECKED = 19, 20, 24, 29
-"""Days on which the newsletter's offer is decided and audited, the photos are paused, and the firm
-is audited.
-"""
-DRAFTED = {25: DRAFTS[0], 26: DRAFTS[1], 28: DRAFTS[2]}
+STARTS: dict[int, tuple[DemoExperiment, ...]] = {
+    1: (HERO, TEASER),
+    2: (ADVICE, MENU),
+    3: (CHECKOUT,),
+    4: (GIFTS, DELIVERY),
+    5: (SEARCH, BASKET),
+}
+"""Day -> the experiments that start on it."""
+DECIDED, AUDITED, CHECKED = 22, 23, 29
+"""Days on which the delivery note is decided, the checkout button audited, and the firm audited."""
+DRAFTED = {25: DRAFTS[0], 26: DRAFTS[1]}
 
-
-LABELS = {
+OWNERS = {
+    HERO.key: ("Content team", ("homepage",)),
+    TEASER.key: ("Content team", ("newsletter",)),
+    ADVICE.key: ("Content team", ("product-page",)),
+    MENU.key: ("Search team", ("homepage",)),
     CHECKOUT.key: ("Checkout team", ("checkout", "winter")),
-    HERO.key: ("Content team", ("homepage", "winter")),
+    GIFTS.key: ("Content team", ("product-page", "winter")),
+    SEARCH.key: ("Search team", ("search",)),
+    BASKET.key: ("Checkout team", ("checkout", "winter")),
     DELIVERY.key: ("Checkout team", ("product-page",)),
-    PHOTOS.key: ("Content team", ("product-page",)),
-    NEWSLETTER.key: ("Content team", ("newsletter",)),
-    DRAFTS[0].key: ("Search team", ("search", "winter")),
+    DRAFTS[0].key: ("Checkout team", ("loyalty",)),
     DRAFTS[1].key: ("Checkout team", ("checkout", "winter")),
-    DRAFTS[2].key: ("Checkout team", ("loyalty",)),
 }
 """Experiment -> its owner and tags."""
 
@@ -130,11 +116,10 @@ def opened(
         opening: opens the service. A new store records its creation time, so this too happens a
             month ago.
         watching: returns a function that is called three times a day, like the pages' background
-            tracker.
+            monitor.
         told: called before the history is made, which takes some seconds.
         visitors: visitors of each experiment at each of these times.
-        seed: seed for the visitors' segments and clicks; the service draws arms from system
-            entropy.
+        seed: seed for the visitors' clicks; the service draws labels and arms from its own entropy.
     """
     end = times.now()
     clock = Clock(end - DAYS * DAY)
@@ -146,6 +131,15 @@ def opened(
     return service
 
 
+def visitors_of_last_day(most: int) -> list[Visitor]:
+    """Return the visitors of the month's last day, up to so many; tests send fewer."""
+    return [
+        Visitor(f"{VISITOR_PREFIX}{DAYS - 1}-{step}-{n}")
+        for n in range(most // STEPS_A_DAY)
+        for step in range(STEPS_A_DAY)
+    ]
+
+
 def _live(
     service: Deniable,
     clock: Clock,
@@ -154,16 +148,16 @@ def _live(
     visitors: int,
     rng: random.Random,
 ) -> None:
-    _found_firm(service)
+    _hire(service)
     running: list[DemoExperiment] = []
     for day in range(DAYS):
         clock.wait(minutes=40 + 37 * day % 180)  # people do not act at the same time every day
-        _acts(service, day, running)
+        _act(service, day, running)
         waiting: list[tuple[Decision, int]] = []
         for step in range(STEPS_A_DAY):
-            names = [f"{VISITOR_PREFIX}{day}-{step}-{n}" for n in range(visitors)]
+            people = [Visitor(f"{VISITOR_PREFIX}{day}-{step}-{n}") for n in range(visitors)]
             for experiment in running:
-                waiting += visit(service, experiment, names, rng)
+                waiting += visit(service, experiment, people, rng)
             # Most clicks come within minutes, some hours later.
             for share, minutes in ((0.4, 1), (0.5, 6), (0.6, 35), (0.0, 300)):
                 clock.wait(minutes=minutes)
@@ -174,44 +168,36 @@ def _live(
         clock.time = end - (DAYS - day - 1) * DAY
 
 
-def _found_firm(service: Deniable) -> None:
-    """Create people with random passwords, and set the firm's budget."""
+def _hire(service: Deniable) -> None:
+    """Create people with random passwords; the officer sets the budget and creates the label."""
     with acting("shell", "operator"):
         for name, role in PEOPLE.items():
             service.people.accept(service.people.invite(name, role).token, os.urandom(16).hex())
     with acting("user", OFFICER):
-        service.firm.set(budget=FIRM_BUDGET)
+        found(service)
         service.firm.change_settings(name=FIRM_NAME)
 
 
-def _label(service: Deniable, experiment: DemoExperiment) -> None:
-    owner, tags = LABELS[experiment.key]
-    service.experiments.label(experiment.key, owner=owner, tags=tags)
-
-
-def _acts(service: Deniable, day: int, running: list[DemoExperiment]) -> None:
+def _act(service: Deniable, day: int, running: list[DemoExperiment]) -> None:
     """Do what people do on a given day."""
-    drafted = STARTS.get(day) or DRAFTED.get(day)
-    if drafted:
+    started = STARTS.get(day, ())
+    for experiment in started or [DRAFTED[day]] if day in DRAFTED else started:
         with acting("user", ANALYST):
-            drafted.create(service)
-            _label(service, drafted)
+            experiment.create(service)
+            owner, tags = OWNERS[experiment.key]
+            service.experiments.label(experiment.key, owner=owner, tags=tags)
     with acting("user", MANAGER):
-        if day in STARTS:
-            STARTS[day].start(service)
-            running.append(STARTS[day])
+        for experiment in started:
+            service.experiments.start(experiment.key)
+            running.append(experiment)
         if day == DECIDED:
-            service.experiments.stop(NEWSLETTER.key, promote="voucher")
-            note = "Both segments prefer the voucher, so everybody gets it."
-            service.experiments.note(NEWSLETTER.key, note)
-            running.remove(NEWSLETTER)
-        if day == PAUSED:
-            service.experiments.pause(PHOTOS.key)
-            service.experiments.note(PHOTOS.key, "Paused: the video makes the page slow on phones.")
-            running.remove(PHOTOS)
+            service.experiments.stop(DELIVERY.key, promote="beside")
+            note = "Everybody prefers the note beside the price: personalising does not pay here."
+            service.experiments.note(DELIVERY.key, note)
+            running.remove(DELIVERY)
     with acting("user", OFFICER):
         if day == AUDITED:
-            service.audits.run(NEWSLETTER.key, record=True)
-            service.documents.issue(NEWSLETTER.key, "statement")
+            service.audits.run(CHECKOUT.key, record=True)
+            service.documents.issue(CHECKOUT.key, "statement")
         if day == CHECKED:
             service.audits.firm(record=True)
