@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
+from sqlalchemy import Connection, bindparam, func, or_, select, update
 
 from deniable._types import JsonObject
 from deniable.errors import NANO, UnknownNameError, WrongStateError
@@ -209,11 +209,6 @@ def erase(connection: Connection, mask: StoredMask, visitors: Sequence[bytes]) -
     if erased:
         record(connection, "erase_labels", mask.id, mask=mask.name, labels=erased)
     return erased
-
-
-def forget(connection: Connection, mask: StoredMask) -> None:
-    """Delete the labels of a mask that no longer counts."""
-    connection.execute(delete(mask_labels).where(mask_labels.c.mask_id == mask.id))
 
 
 @dataclass(frozen=True)
