@@ -499,3 +499,32 @@ def test_a_guardrail_is_too_early_or_has_numbers(memory: Deniable) -> None:
     assert whole.low is not None
     assert whole.low < 0.1 < (whole.high or 0)
     assert guardrail.alerts[0].startswith("refund rose with new: +")
+
+
+def test_held_out_visitors_tell_whether_personalising_pays(memory: Deniable) -> None:
+    """A context each likes its own arm; held-out visitors nearly all see the first."""
+    for key, rates in (
+        ("pays", {"phone": (0.1, 0.5), "desktop": (0.5, 0.1)}),
+        ("not", {"phone": (0.4, 0.2), "desktop": (0.4, 0.2)}),
+    ):
+        memory.experiments.create(
+            key,
+            arms=[NewArm("old", weight=999), "new"],
+            contexts=[*rates],
+            holdout=0.3,
+            planned_visitors=6_000,
+        )
+        memory.experiments.start(key)
+        rng = random.Random(5)
+        for first in range(0, 6_000, 100):
+            contexts = rng.choices([*rates], k=100)
+            visitors = [(f"{key}-{first + n}", None) for n in range(100)]
+            decisions = memory.decide_batch(key, visitors, contexts=contexts)
+            memory.reward_batch(
+                (decision.id, int(rng.random() < rates[context][decision.arm == "new"]))
+                for decision, context in zip(decisions, contexts, strict=True)
+            )
+    said = {key: memory.experiments.results(key).sentences for key in ("pays", "not")}
+    assert said["pays"][0].startswith("Personalising pays: +")
+    assert said["not"][0].startswith("Personalising has not paid so far: −")
+    assert not any("retired" in sentence for sentence in said["pays"])

@@ -143,6 +143,8 @@ def _worded(shown: Verdict, unit: Unit, evidence: Evidence) -> list[str]:
     if evidence.experiment.status == "draft":
         return ["Not started yet."]
     stopped = evidence.experiment.status == "stopped"
+    if not TABLE_RULES[evidence.experiment.strategy].bounded:
+        shown = replace(shown, retired=())  # without a bound, most arms retire, and soon
     said = sentences(shown, cap=unit.cap, stopped=stopped)
     if evidence.waiting:
         said.append(f"{evidence.waiting:,} visitors are not counted yet: rewards may still come.")

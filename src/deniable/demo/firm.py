@@ -109,7 +109,7 @@ class DemoExperiment:
     usual: str = ""
     desktop: Rates | None = None
     budget: float = 0.5
-    planned_visitors: int = 50_000
+    planned_visitors: int = 20_000
 
     def create(self, service: Deniable) -> None:
         """Create the experiment as a draft."""
@@ -146,49 +146,49 @@ def _arms(**titles: str) -> tuple[NewArm, ...]:
 HERO = DemoExperiment(
     "demo-homepage-hero",
     _arms(stadium="A stadium", stage="A stage", meadow="A meadow"),
-    {"sports": (0.27, 0.10, 0.09), "music": (0.10, 0.26, 0.10), "garden": (0.09, 0.11, 0.28)},
+    {"sports": (0.36, 0.09, 0.08), "music": (0.08, 0.35, 0.09), "garden": (0.07, 0.10, 0.37)},
     usual="stadium",
 )
 TEASER = DemoExperiment(
     "demo-newsletter-teaser",
     _arms(match="The match of the week", concert="The concert of the week", plant="What to plant"),
-    {"sports": (0.24, 0.09, 0.08), "music": (0.09, 0.25, 0.08), "garden": (0.08, 0.09, 0.27)},
+    {"sports": (0.33, 0.08, 0.07), "music": (0.08, 0.34, 0.07), "garden": (0.07, 0.08, 0.36)},
     usual="match",
 )
 ADVICE = DemoExperiment(
     "demo-product-advice",
     _arms(test="A test report", people="What people say"),
-    {"sports": (0.29, 0.11), "music": (0.10, 0.27), "garden": (0.10, 0.28)},
+    {"sports": (0.41, 0.08), "music": (0.07, 0.37), "garden": (0.08, 0.38)},
     usual="people",
 )
 GIFTS = DemoExperiment(
     "demo-gift-ideas",
     _arms(ticket="Tickets", tools="Tools", books="Books"),
-    {"sports": (0.26, 0.10, 0.10), "music": (0.08, 0.10, 0.26), "garden": (0.07, 0.29, 0.09)},
+    {"sports": (0.35, 0.08, 0.09), "music": (0.07, 0.09, 0.34), "garden": (0.06, 0.37, 0.08)},
     usual="ticket",
     desktop={
-        "sports": (0.12, 0.10, 0.24),
-        "music": (0.28, 0.08, 0.10),
-        "garden": (0.08, 0.26, 0.10),
+        "sports": (0.10, 0.09, 0.32),
+        "music": (0.36, 0.07, 0.09),
+        "garden": (0.07, 0.34, 0.09),
     },
 )
 SEARCH = DemoExperiment(
     "demo-search-ranking",
     _arms(new="Newest first", rated="Best rated first"),
-    {"sports": (0.28, 0.10), "music": (0.26, 0.11), "garden": (0.09, 0.29)},
+    {"sports": (0.38, 0.08), "music": (0.36, 0.08), "garden": (0.07, 0.38)},
     usual="rated",
-    desktop={"sports": (0.26, 0.10), "music": (0.09, 0.27), "garden": (0.08, 0.30)},
+    desktop={"sports": (0.37, 0.08), "music": (0.07, 0.36), "garden": (0.07, 0.39)},
 )
 MENU = DemoExperiment(
     "demo-menu-order",
     _arms(brands="Brands first", themes="Themes first"),
-    {"sports": (0.30, 0.10), "music": (0.10, 0.27), "garden": (0.09, 0.27)},
+    {"sports": (0.42, 0.08), "music": (0.07, 0.36), "garden": (0.08, 0.37)},
     usual="themes",
 )
 BASKET = DemoExperiment(
     "demo-basket-offer",
     _arms(shirt="A shirt", strings="Strings", seeds="Seeds"),
-    {"sports": (0.25, 0.08, 0.08), "music": (0.09, 0.26, 0.07), "garden": (0.07, 0.08, 0.27)},
+    {"sports": (0.34, 0.07, 0.07), "music": (0.08, 0.35, 0.06), "garden": (0.06, 0.07, 0.36)},
     usual="shirt",
 )
 DELIVERY = DemoExperiment(
