@@ -44,6 +44,10 @@ def leak(
     experiment: Annotated[
         str | None, typer.Option(help=f"{_COLUMN} experiment; - for a single one.")
     ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(help=f"{_COLUMN} context, such as the device: what is told beyond it."),
+    ] = None,
     confidence: Annotated[
         float, typer.Option(help="Probability with which all limits hold together.")
     ] = 0.95,
@@ -77,6 +81,7 @@ def leak(
                 "reward": reward,
                 "propensity": propensity,
                 "experiment": experiment,
+                "context": context,
             },
             confidence=confidence,
             budgets=numbers("budgets", budgets),

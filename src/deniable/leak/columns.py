@@ -10,6 +10,9 @@ from deniable._formatting import listed
 from deniable.errors import InvalidArgumentError
 
 REQUIRED = ("segment", "variant")
+JOINED = ("segment", "context")
+"""Roles that may have several columns, separated by commas, whose values are joined."""
+
 KEYED = (*REQUIRED, "visitor")
 """Roles that are also guessed from the keys of objects, if no column fits."""
 
@@ -117,6 +120,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "campaign",
         "name",
     ),
+    "context": (),  # whether trackers read a value anyway is for the firm to say
 }
 """Role -> known names, the likeliest first; lower case, letters and digits only."""
 
@@ -129,7 +133,7 @@ class Columns:
     """The column of each role; None if the log has none.
 
     Attributes:
-        segment: one column, or several separated by commas, whose values are joined.
+        segment, context: one column, or several separated by commas, whose values are joined.
         variant, visitor, time, count, reward, propensity, experiment: one column each.
         given: the roles that the caller specified.
     """
@@ -142,6 +146,7 @@ class Columns:
     reward: str | None = None
     propensity: str | None = None
     experiment: str | None = None
+    context: str | None = None
     given: frozenset[str] = frozenset()
 
     def used(self) -> Iterator[tuple[str, str]]:
@@ -175,7 +180,7 @@ def find_columns(
     """
     named = {role: column for role, column in (given or {}).items() if column is not None}
     for role, column in named.items():
-        parts = column.split(",") if role == "segment" else [column]
+        parts = column.split(",") if role in JOINED else [column]
         if column != NOTHING and not all(_exists(part, header) for part in parts):
             raise InvalidArgumentError(role, column, f"a column of the file: {_names(header)}")
     taken = {part for column in named.values() for part in column.split(",")}

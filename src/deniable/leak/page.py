@@ -37,6 +37,7 @@ def report(leak: Leak) -> Page:
         figures=tuple(_figures(leak)),
         sections=(
             words.worth_section(leak, _ROWS),
+            *words.contexts_sections(leak),
             _people(leak),
             words.beliefs_section(leak.worst, _ROWS),
             words.variants_section(leak, _ROWS).illustrated(_ratios(leak)),

@@ -53,7 +53,7 @@ def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
 
     readings: list[pl.Expr] = []
     try:
-        for frame in _frames(log, columns):
+        for frame in frames(log, columns):
             cells = _roles(frame, columns)
             readings = readings or _readings(cells, columns, decimal_comma=log.separator == ";")
             for batch in cells.select(readings).collect_batches(
@@ -64,7 +64,7 @@ def batches(log: LogFile, columns: Columns) -> Iterator[pl.DataFrame]:
         raise InvalidArgumentError("file", log.path.name, what_is_wrong(log)) from None
 
 
-def _frames(log: LogFile, columns: Columns) -> Iterator[pl.LazyFrame]:
+def frames(log: LogFile, columns: Columns) -> Iterator[pl.LazyFrame]:
     """Yield the file unchanged; JSON Lines in blocks, because Polars would load the whole file."""
     import polars as pl
 
@@ -89,9 +89,11 @@ def _roles(frame: pl.LazyFrame, columns: Columns) -> pl.LazyFrame:
 
     schema = frame.collect_schema()
     cells = frame.select(_cells(schema, column, role) for role, column in columns.used())
-    if columns.experiment is None:
-        cells = cells.with_columns(experiment=pl.lit(ONE_EXPERIMENT))
-    return cells
+    names = [] if columns.experiment is None else [pl.col("experiment")]
+    if columns.context is not None:  # measured within each context, as an experiment of its own
+        names.append(pl.col("context").fill_null("other"))
+    whole = pl.concat_str(names, separator=" / ") if names else pl.lit(ONE_EXPERIMENT)
+    return cells.with_columns(experiment=whole)
 
 
 def _readings(cells: pl.LazyFrame, columns: Columns, *, decimal_comma: bool) -> list[pl.Expr]:
@@ -114,7 +116,7 @@ def _readings(cells: pl.LazyFrame, columns: Columns, *, decimal_comma: bool) -> 
 
 
 def _cells(schema: pl.Schema, column: str, role: str) -> pl.Expr:
-    """Return a column under its role's name, as text or number; several segment columns are joined."""
+    """Return a column under its role's name, as text or number; several columns are joined."""
     import polars as pl
 
     parts = [column] if column in schema else column.split(",")

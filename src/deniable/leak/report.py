@@ -14,7 +14,9 @@ from deniable.analysis.worth import Worth
 from deniable.errors import InvalidArgumentError
 from deniable.leak.budgets import BUDGETS, BudgetEffect, budget_effects, todays_reward
 from deniable.leak.columns import NAMES, Columns
+from deniable.leak.contexts import worth_of_contexts
 from deniable.leak.counting import Counts, Tally, counted_log
+from deniable.leak.files import as_file
 from deniable.leak.joint import CombinedLeak, measure_jointly
 from deniable.leak.measuring import Estimate, ExperimentLeak, Guesses, SegmentBelief, measure
 from deniable.leak.worth import worth_of_counts
@@ -42,6 +44,7 @@ class Leak:
         todays_reward: sum of rewards over the measured experiments; None without rewards.
         worths: whether personalising pays, in the experiments with most visitors (`MOST_WORTHS`), the
             most visitors first; the intervals of all hold together.
+        contexts: what other columns would bring as contexts, the surest gain first.
         not_worth: why an experiment, or the whole log, cannot say; as sentences.
 
     >>> import deniable, tempfile, pathlib
@@ -70,6 +73,7 @@ class Leak:
     todays_reward: float | None
     worths: tuple[Worth, ...] = ()
     not_worth: tuple[str, ...] = ()
+    contexts: tuple[Worth, ...] = ()
 
     @property
     def worst(self) -> ExperimentLeak:
@@ -137,6 +141,7 @@ class Leak:
             "budgets": [asdict(effect) for effect in self.budgets],
             "worth": [worth.to_dict() for worth in self.worths],
             "no_worth": list(self.not_worth),
+            "contexts": [worth.to_dict() for worth in self.contexts],
         }
 
     def __repr__(self) -> str:
@@ -180,7 +185,8 @@ def measure_leak(
     Args:
         path: the log: a CSV, Parquet or JSON-lines file, or a DataFrame of Polars or pandas.
         columns: role -> column, to override guessing by name; roles are segment, variant, visitor,
-            time, count, reward, propensity, experiment.
+            time, count, reward, propensity, experiment, context. Within each context, an experiment
+            is measured on its own: what the variant tells beyond the context.
         confidence: confidence with which all limits hold simultaneously.
         budgets: budgets to compare, in nats.
         progress: callback that receives the number of rows read.
@@ -201,7 +207,10 @@ def measure_leak(
     for word in words:
         if word not in NAMES:
             raise InvalidArgumentError(word, words[word], f"one of the roles {', '.join(NAMES)}")
-    with counted_log(path, {**(columns or {}), **words}, progress) as (log, found, tally, files):
+    with (
+        as_file(path) as file,
+        counted_log(file, {**(columns or {}), **words}, progress) as (log, found, tally, files),
+    ):
         usable = [counts for counts in tally.experiments if counts.informative]
         if not usable:
             _refuse(tally, found)
@@ -214,6 +223,7 @@ def measure_leak(
         joint = None
         if files is not None and len(tally.experiments) > 1:
             joint = measure_jointly(files, tally, leaks, alpha)
+        contexts = worth_of_contexts(log, found, confidence)
     worths, not_worth = _worths(usable, found, tally, confidence)
     headline = leaks[0].worst_belief
     met_most = None if files is None else 1 if joint is None else joint.met_most
@@ -236,6 +246,7 @@ def measure_leak(
         todays_reward=todays_reward(pairs),
         worths=worths,
         not_worth=not_worth,
+        contexts=contexts,
     )
 
 

@@ -80,6 +80,11 @@ def notes(leak: Leak) -> list[str]:
     """Return caveats about the figures."""
     tally = leak.tally
     lines = [f"All limits hold together with {100 * leak.confidence:g}% confidence."]
+    if leak.columns.context is not None:
+        lines.append(
+            "Every experiment is measured within each context on its own: the figures are what a "
+            "variant tells beyond the context. Joining starts from the segments' shares in all contexts."
+        )
     if tally.visitors is None:
         lines.append(
             "The log has no visitor ids, so every exposure counts as a visitor of its own. Where "
@@ -128,6 +133,7 @@ def leak_sections(leak: Leak, most: int = ROWS) -> list[Section]:
     """Return all sections, each with a heading, a paragraph and a table of at most `most` rows."""
     return [
         worth_section(leak, most),
+        *contexts_sections(leak),
         _summary(leak),
         experiments_section(leak, most),
         beliefs_section(leak.worst, most),
@@ -170,6 +176,32 @@ def worth_section(leak: Leak, most: int = ROWS) -> Section:
               "limits")  # fmt: skip
     words = f"{short(first.experiment)}: {worth_sentence(first)}{_cut(len(leak.worths), most)}"
     return Section(QUESTION, (Paragraph(words), Table(header, rows), notes))
+
+
+def contexts_sections(leak: Leak) -> list[Section]:
+    """Return which columns would be worth being contexts; empty if none can say."""
+    if not leak.contexts:
+        return []
+    rows = tuple(
+        (
+            short(worth.attribute),
+            f"{len(worth.segments)}",
+            worth.answer,
+            relative(worth.no_privacy.gain, worth),
+            f"{relative(worth.no_privacy.low, worth)} to {relative(worth.no_privacy.high, worth)}",
+        )
+        for worth in leak.contexts
+    )
+    experiment = leak.contexts[0].experiment
+    within = "" if leak.columns.experiment is None else f" in {short(experiment)}"
+    words = (
+        f"What the best variant for each value of a column brings over one arm for everybody{within}. "
+        "It needs no budget if every script on the page can read that value anyway, as with device, "
+        "language and country: declare such a column as the experiment's contexts. Only you can say "
+        "whether they can."
+    )
+    header = ("column", "values", "as a context", "gain over one arm", "limits")
+    return [section("Which columns would be worth being contexts?", words, header, rows)]
 
 
 def columns_table(leak: Leak) -> Table:

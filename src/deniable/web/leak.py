@@ -17,6 +17,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from deniable.errors import DeniableError, InvalidArgumentError
+from deniable.leak.columns import NAMES
 from deniable.service.http.app import UPLOAD_LIMIT
 from deniable.web import responses
 from deniable.web.access import Form, Reader, ReaderSubmission, Viewer
@@ -32,7 +33,7 @@ SAMPLE = (
     *("returning,large,270", "returning,green,1210", "returning,grey,520"),
 )
 
-COLUMNS = ("segment", "variant", "visitor", "time", "count", "reward", "propensity", "experiment")
+COLUMNS = tuple(NAMES)
 
 
 @router.get("")
