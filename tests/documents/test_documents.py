@@ -158,7 +158,7 @@ def test_the_account_is_the_firms(service: Deniable) -> None:
     assert (firm.committed, firm.budget, firm.window_days) == (2.5, 6, 90)
     assert field(statement, "Counts on this date") == f"{firm.committed:g} nats"
     assert field(statement, "The firm's limit") == "6 nats in any 90 days"
-    lines = grids(statement, "counts until")[0].rows
+    lines = grids(statement, "uses budget until")[0].rows
     assert [(row[0], row[3]) for row in lines] == [("checkout", "2"), ("search", "0.5")]
     assert sum(Decimal(row[3]) for row in lines) == Decimal("2.5")
     told = next(text for text in texts(statement) if text.startswith("A visitor may meet"))
@@ -182,7 +182,7 @@ def test_the_account_of_layers_and_of_stopped_experiments(
         counts = service.firm.current().committed
         assert field(statement, "Counts on this date") == f"{counts:g} nats"
     assert counts == 3.0
-    assert "search" not in {row[0] for row in grids(statement, "counts until")[0].rows}
+    assert "search" not in {row[0] for row in grids(statement, "uses budget until")[0].rows}
 
 
 def test_residual_risks_are_beliefs_before_and_after(service: Deniable) -> None:

@@ -279,7 +279,7 @@ def test_choices_say_what_they_earn_and_what_they_do_to_privacy(memory: Deniable
     assert gain.estimate == pytest.approx(value["promote", "grey"] - value["keep", None])  # type: ignore[operator]
     assert all(one.privacy for one in found.choices)
     assert found.sentences[0] == "Two winners: " + found.sentences[0].removeprefix("Two winners: ")
-    assert found.stop_rule.startswith("Nothing is left to decide")
+    assert found.stop_rule.startswith("Every segment has a winner")
 
 
 def test_small_cells_are_hidden(memory: Deniable) -> None:
@@ -469,7 +469,7 @@ def test_sentences_and_table_of_a_verdict_say_the_same(memory: Deniable, strateg
         found = memory.experiments.results("checkout")
         level = {one.what: found.level(one.value) for one in found.choices}
         told = " ".join(found.sentences)
-        for what, words in (("keep", "Keep running: "), ("within", "within the promise: ")):
+        for what, words in (("keep", "Keep running: "), ("within", "within the guarantee: ")):
             assert (words in told) == (level[what] != "too early"), (what, told)
             assert level[what] == "too early" or f"{words}{level[what]}" in told
         known = {one.what: one.value.estimate for one in found.choices if one.value.estimate}

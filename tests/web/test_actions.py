@@ -78,7 +78,7 @@ def test_from_an_empty_store_to_a_winner(empty_site: Site, browser: Browser) -> 
 
         page.get_by_role("link", name="Promote and stop…").click()
         expect(page.get_by_role("dialog").locator(".says")).to_contain_text(
-            "counts until the firm’s window after the last answer has passed"
+            "stays in use until the firm’s window after the last answer has passed"
         )
         page.get_by_role("radio", name="new").check()
         page.get_by_role("button", name="Promote and stop").click()
@@ -115,18 +115,18 @@ def test_stop_without_a_winner_and_switch_off_an_arm(site: Site, browser: Browse
     with tab(browser, site, secret=site.secret("admin")) as opened:
         page = opened.page
         opened.open(f"/experiments/{EXPERIMENT}")
-        page.get_by_role("link", name="Switch an arm off…").click()
+        page.get_by_role("link", name="Switch a variant off…").click()
         expect(page.get_by_role("dialog").locator(".says")).to_contain_text(
             "does not know on which day"
         )
         page.get_by_role("radio", name="grey").check()
-        page.get_by_role("button", name="Switch an arm off").click()
+        page.get_by_role("button", name="Switch a variant off").click()
         expect(page.locator("#leaderboard")).to_contain_text("switched off")
         assert (
-            page.get_by_role("link", name="Switch an arm off…").count() == 0
+            page.get_by_role("link", name="Switch a variant off…").count() == 0
         )  # two arms must stay
         confirm(opened, "Stop for good", "Stop for good")
-        expect(page.locator(".message.note")).to_contain_text("default arm grey")
+        expect(page.locator(".message.note")).to_contain_text("default variant grey")
         opened.assert_well_behaved()
 
 
@@ -142,21 +142,21 @@ def test_add_a_segment_and_an_arm(site: Site, browser: Browser) -> None:
         page.get_by_role("button", name="Add a segment").click()
         expect(page.get_by_role("status")).to_contain_text("next table has a row")
         expect(page.locator("#timeline")).to_contain_text("Segment added")
-        page.get_by_role("link", name="Add an arm…").click()
+        page.get_by_role("link", name="Add a variant…").click()
         expect(page.get_by_role("dialog").locator(".says")).to_contain_text(
             "version 2 of the promise"
         )
         expect(page.get_by_role("dialog").locator(".says")).to_contain_text(
             "does not know on which day"
         )
-        page.get_by_label("Key of the new arm").fill(before.arms[0].key)
-        page.get_by_role("button", name="Add an arm").click()
+        page.get_by_label("Key of the new variant").fill(before.arms[0].key)
+        page.get_by_role("button", name="Add a variant").click()
         expect(page.locator("#name-error")).to_contain_text("no arm of the experiment has")
         opened.complaints.clear()  # the refusal's status on the console
-        expect(page.get_by_label("Key of the new arm")).to_have_value(before.arms[0].key)
-        page.get_by_label("Key of the new arm").fill("purple")
-        page.get_by_role("button", name="Add an arm").click()
-        expect(page.get_by_role("status")).to_contain_text("can get the new arm")
+        expect(page.get_by_label("Key of the new variant")).to_have_value(before.arms[0].key)
+        page.get_by_label("Key of the new variant").fill("purple")
+        page.get_by_role("button", name="Add a variant").click()
+        expect(page.get_by_role("status")).to_contain_text("can get the new variant")
         expect(page.locator("#leaderboard")).to_contain_text("purple")
         expect(page.locator("#timeline")).to_contain_text("Arm added: purple; version 2, given the")
         expect(page.locator(".lead").first).to_contain_text("given the time")

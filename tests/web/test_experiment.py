@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 from tests.web.site import EXPERIMENT, Site
 from tests.web.watching import tab
 
-from deniable.web.wording import odds_words
+from deniable.web.wording import belief_words
 
 
 def test_drafts_and_promoted_experiments_show_no_random_arms(site: Site) -> None:
@@ -49,13 +49,13 @@ def test_a_stopped_experiment_is_not_told_to_stop(site: Site) -> None:
         assert words not in stopped
 
 
-def test_budgets_are_told_as_odds_and_beliefs_by_severity(site: Site) -> None:
+def test_budgets_are_told_as_beliefs_by_severity(site: Site) -> None:
     with site.signed_in("read") as client:
         overview, page = client.get("/").text, client.get(f"/experiments/{EXPERIMENT}").text
-    assert f'severity bad">{odds_words(6.0)}<' in overview
+    assert f'severity bad">{belief_words(6.0)}<' in overview
     assert 'class="severity note"' in page
-    assert odds_words(2.0).removeprefix("odds") + "</strong>" in page
-    assert odds_words(4.0) == "odds move at most 54.6 times: from 20% to at most 93.2%"
+    assert belief_words(2.0).partition("tracker")[2] + "</strong>" in page
+    assert belief_words(4.0) == "a tracker that was 20% sure becomes at most 93.2% sure"
 
 
 CUT = """(place) => [...document.querySelector(place).querySelectorAll("*")].filter((one) => {

@@ -153,7 +153,7 @@ def test_a_table_is_saved_and_a_call_is_copied(demo_site: Site, browser: Browser
             page.get_by_role("button", name="CSV of this table: arms").click()
         with open(download.value.path(), encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        assert sorted(row["Arm"][:4] for row in rows) == ["gree", "grey", "larg"]
+        assert sorted(row["Variant"][:4] for row in rows) == ["gree", "grey", "larg"]
         assert sum(int(row["Shown"].replace(",", "")) for row in rows) == 2_000
         page.get_by_role("link", name="Connect", exact=True).click()
         code = page.locator("#copy-curl")

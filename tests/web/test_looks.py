@@ -102,7 +102,10 @@ def test_one_has_and_two_have(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = allocation_view.checked_rows(csv_rows(portfolio.EXAMPLE))
     found = allocate(allocation_view.portfolio_of(allocation_view.question(rows, "", {})), 100.0)
     by_rule = dict.fromkeys(("equal split", "zero", "random arms", "best budgets"), 1.0)
-    for drawn, words in ((len(rows) - 1, "1 more has less"), (len(rows) - 2, "2 more have less")):
+    for drawn, words in (
+        (len(rows) - 1, "One more experiment gets less budget, or none."),
+        (len(rows) - 2, "2 more experiments get less budget, or none."),
+    ):
         monkeypatch.setattr(allocation_view, "MOST_BARS", drawn)
         assert words in allocation_view.summaries(found, by_rule)["bars"]
 

@@ -338,7 +338,7 @@ def test_the_page_in_a_browser(demo_site: Site, browser: Browser, theme: Theme, 
         opened.open(
             "/planner?arms=3&visitors=50000&segments=2&prior=20&budget=1&arm_budgets=0.5,1,2"
         )
-        expect(opened.page.get_by_role("heading", name="A budget for each arm")).to_be_visible()
+        expect(opened.page.get_by_role("heading", name="A budget for each variant")).to_be_visible()
         opened.assert_well_behaved()
         opened.assert_accessible()
         opened.open("/planner")
@@ -433,7 +433,7 @@ def test_what_all_segments_share_is_not_called_random(demo_site: Site) -> None:
     """At a small budget the joint strategy shows everybody the same arm, not a random one."""
     with demo_site.signed_in("read") as client:
         page = client.get("/planner?budget=0.03").text
-    assert "are shown an arm that does not depend on their segment" in page
+    assert "are shown a variant that does not depend on their segment" in page
     assert "shown a random arm" not in page
 
 

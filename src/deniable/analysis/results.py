@@ -269,20 +269,20 @@ def _choice(choice: Choice, experiment: Experiment, metric: Metric) -> ChoiceRes
     title, privacy = {
         "keep": (
             keeping(stopped),
-            f"The promise stays as it is, and its {budget} go on counting.",
+            f"The guarantee stays as it is, and its {budget} stay in use.",
         ),
         "promote": (
             f"{choice.arm} for everybody",
-            "An arm that everybody gets tells nothing about new visitors. What was shown stays "
-            f"covered; its {budget} count until the firm's window after the last answer has passed.",
+            "A variant that everybody gets reveals nothing about new visitors. What was shown stays "
+            f"covered; its {budget} stay in use until the firm's window after that has passed.",
         ),
         "within": (
-            "The best table within the promise",
-            f"For newcomers only, within the same promise, whose {budget} go on counting.",
+            "The best table within the guarantee",
+            f"For new visitors only, within the same guarantee, whose {budget} stay in use.",
         ),
         "winners": (
-            "Each segment its best arm, without a promise",
-            "Not offered: the arm would give the segment away. It shows what the promise costs.",
+            "Each segment its best variant, without a guarantee",
+            "Not offered: the variant would give the segment away. It shows what the guarantee costs.",
         ),
     }[choice.what]
     return ChoiceResult(
@@ -299,8 +299,8 @@ def _stop_rule(shown: Verdict, state: State, unit: Unit, status: Status) -> str:
     if status == "stopped":
         return "The experiment has stopped: nothing more will be learned."
     if shown.segments and len(shown.winners) == len(shown.segments):
-        return "Nothing is left to decide: stop, or keep running for what the table earns."
-    rule = "Stop when every segment has a winner. You may stop earlier: the intervals stay valid."
+        return "Every segment has a winner. Promote one variant, or keep running to keep personalising."
+    rule = "Stop when every segment has a winner, or earlier: the intervals stay valid."
     decided = {one.segment for one in shown.winners}
     stakes: dict[str, float] = {}
     for one in shown.undecided:
@@ -313,7 +313,7 @@ def _stop_rule(shown: Verdict, state: State, unit: Unit, status: Status) -> str:
         return rule
     weights = dict(zip(shown.segments, segment_shares(state, None), strict=True))
     at_stake = sum(weights[place] * stake for place, stake in stakes.items())
-    return f"{rule} What is still open is worth {_at_most(at_stake, unit)} per visitor at most."
+    return f"{rule} At most {_at_most(at_stake, unit)} per visitor are still at stake."
 
 
 def _at_most(share: float, unit: Unit) -> str:

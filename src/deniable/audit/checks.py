@@ -173,20 +173,20 @@ def evidence_checks(found: Evidence) -> Iterator[Check]:
             if found.draws_accuse
             else "The arms shown agree with the tables that the decisions name: "
         )
-        + f"{_e_value(found.draws)} An accusation needs {1 / DRAWS_ALPHA:,.0f}, at any of all audits."
+        + f"{_e_value(found.draws)} An alarm needs {1 / DRAWS_ALPHA:,.0f}, across all audits."
         + f" {found.power.words}",
         math.exp(-max(found.draws, 0.0)),
     )
     if found.lottery is not None:
         yield Check(
-            "members by lot",
+            "random assignment",
             "broken" if found.lottery_accuses else "kept",
             (
-                "Members and holdouts were not chosen by lot: "
+                "Members and holdouts were not assigned at random: "
                 if found.lottery_accuses
                 else "Members and holdouts agree with their shares, in every segment: "
             )
-            + f"{_e_value(found.lottery)} An accusation needs {1 / LOTTERY_ALPHA:,.0f}.",
+            + f"{_e_value(found.lottery)} An alarm needs {1 / LOTTERY_ALPHA:,.0f}.",
             math.exp(-max(found.lottery, 0.0)),
         )
 
@@ -211,7 +211,7 @@ def lottery_checks(cells: Cells, lottery: Lottery) -> Iterator[Check]:
             yield Check(
                 f"share of {name}",
                 "measured",
-                f"{hits:,} of {trials:,} new visitors ({hits / trials:.2%}); {share:.1%} by lot.",
+                f"{hits:,} of {trials:,} new visitors ({hits / trials:.2%}); {share:.1%} expected.",
                 binomial_two_sided(hits, trials, share),
             )
 

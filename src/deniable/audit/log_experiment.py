@@ -151,7 +151,7 @@ def _draw_checks(found: Evidence) -> Iterator[Check]:
     )
     if found.lottery is not None:
         sentence = (
-            "Members and holdouts cannot have been chosen by lot"
+            "Members and holdouts cannot have been assigned at random"
             if found.lottery_accuses
             else "Members and holdouts are as many as the lottery says, in every segment"
         )

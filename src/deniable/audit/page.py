@@ -62,7 +62,7 @@ def experiment_page(found: Audit) -> str:
         (
             "-" if evidence is None else _e_value(evidence.draws),
             "evidence against the draws",
-            "an accusation needs 1,250",
+            "an alarm needs 1,250",
         ),
         (
             "-" if excess is None else f"{excess.tilt:.2g} nats",
@@ -182,7 +182,7 @@ def firm_page(found: FirmAudit) -> str:
                 "",
                 (
                     *("experiment", "status", "layer", "budget", "decisions", "tables"),
-                    *("erased", "counts until", "latest audit", "kept"),
+                    *("erased", "uses budget until", "latest audit", "kept"),
                 ),
                 tuple(
                     (
@@ -256,15 +256,14 @@ def _heads(found: Audit | FirmAudit) -> list[Section]:
 def _promise_words(budget: float, across_time: bool) -> tuple[str, ...]:
     after = float(highest_belief(PRIOR, budget))
     return (
-        "Whoever watches which version of the page a visitor is shown can change the odds they give to "
-        f"that visitor belonging to any segment by at most the factor e^{budget:g} = "
-        f"{exp(budget):.4g}. Somebody who gave a segment {PRIOR:.0%} before can believe in it with at "
-        f"most {after:.1%} after. One arm is drawn for each id, once; the visitor keeps it. This holds "
+        f"A tracker that was {PRIOR:.0%} sure of a visitor's segment can become at most {after:.1%} "
+        f"sure after seeing the visitor's variant: its odds move by at most the factor e^{budget:g} = "
+        f"{exp(budget):.4g}. One variant is drawn for each id, once; the visitor keeps it. This holds "
         "given everything about earlier visitors, if their segments are independent of this one's.",
         "This holds whether or not the tracker knows when the visitor first came."
         if across_time
-        else "This holds for a tracker who knows when the visitor first came. What one who does not "
-        "know it could learn has no limit, because the tables changed.",
+        else "This holds for a tracker that knows when the visitor first came. For a tracker that does "
+        "not know, there is no limit, because the tables changed.",
     )
 
 

@@ -200,7 +200,7 @@ def firm_sections(found: FirmAudit) -> list[Section]:
             f"{more:,} more are in the JSON and in the report." if more else "",
             (
                 *("experiment", "status", "budget", "layer (slots)", "decisions", "tables"),
-                *("tombstones", "counts until", "audited", "kept"),
+                *("tombstones", "uses budget until", "audited", "kept"),
             ),
             lines,
         ),

@@ -22,8 +22,8 @@ app = typer.Typer(add_completion=False)
 _WHAT = {
     "keep": "Keep running",
     "promote": "One arm for everybody",
-    "within": "Best table within the promise",
-    "winners": "Best arms without a promise",
+    "within": "Best table within the guarantee",
+    "winners": "Best variants without a guarantee",
 }
 
 

@@ -73,7 +73,7 @@ def _worth(found: Verdict, unit: Unit, stopped: bool) -> list[str]:
         said.append(f"{_capital(str(top.arm))} for everybody: {unit.level(top.value.estimate)}.")
     if len(found.segments) > 1 and "winners" in known:
         said.append(
-            f"The best table within the promise: {known['within']}; without a promise: "
+            f"The best table within the guarantee: {known['within']}; without a guarantee: "
             f"{known['winners']}."
             if "within" in known
             else f"Each segment its best arm: {known['winners']}."

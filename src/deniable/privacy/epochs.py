@@ -2,7 +2,7 @@
 
 An epoch ends when the decisions of all segments together have grown by a given factor, and by a
 minimum number. Both depend only on the numbers of arms and segments, not on any visitor's segment
-or reward. The service and the simulator publish by this rule. As measured in docs/publishing.md, it
+or reward. The service and the simulator publish by this rule. As measured in research/publishing.md, it
 loses less than 3% of learning compared with per-visitor updates.
 """
 

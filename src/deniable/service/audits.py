@@ -228,8 +228,8 @@ def _chain_checks(
         Check(
             "every window",
             "kept" if counted <= budget else "broken",
-            f"While it counted, at most {counted / NANO:g} nats did so at once in any {days} days, "
-            f"recomputed from the chain; the firm promises {budget / NANO:g}.",
+            f"At most {counted / NANO:g} nats were in use at any time, counting {days} days after the "
+            f"last new visitor, recomputed from the audit log; the firm guarantees {budget / NANO:g}.",
         )
     )
     return found

@@ -19,7 +19,7 @@ from deniable.storage.records import Experiment, Firm, Status
 from deniable.web import responses
 from deniable.web.access import Runner, RunSubmission, Viewer
 from deniable.web.overview import current_firm
-from deniable.web.wording import factor, odds_words
+from deniable.web.wording import belief_words, factor
 
 router = APIRouter(include_in_schema=False)
 
@@ -132,12 +132,12 @@ def _action(name: str) -> Action:
 
 def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
     said = [
-        f"Commits {in_nats(experiment.budget_nano / NANO)} of the firm’s budget. This counts until "
+        f"Commits {in_nats(experiment.budget_nano / NANO)} of the firm’s budget. It stays in use until "
         "the firm’s window after the last answer has passed, even if you stop early.",
-        "From then on, the arm a visitor sees may depend on the visitor’s segment. When a tracker "
-        f"sees the arm, its {odds_words(experiment.budget)}.",
-        "Strategy and budget can no longer be changed. Arms can be switched off, arms and segments "
-        "added; the ledger keeps what each does to the promise.",
+        "From then on, the variant a visitor sees may depend on the visitor’s segment. After seeing "
+        f"it, {belief_words(experiment.budget)} of the segment.",
+        "Strategy and budget can no longer be changed. Variants can be switched off, and variants and "
+        "segments added; the audit log keeps what each does to the guarantee.",
     ]
     if firm is None:
         return ["The firm has no budget yet: set one on the overview first.", *said]
@@ -159,24 +159,24 @@ def _starting(experiment: Experiment, firm: Firm | None) -> list[str]:
 def _discarding(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
         "This draft never served anybody, and nothing was committed.",
-        "From now on your site gets the answer “no such experiment” instead of the default arm "
+        "From now on your site gets the answer “no such experiment” instead of the default variant "
         f"“{experiment.default_arm}”.",
-        "The name can be used again. The ledger keeps a record of the draft.",
+        "The name can be used again. The audit log keeps a record of the draft.",
     ]
 
 
 def _pausing(_experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
-        "Visitors who have seen an arm keep it.",
-        "New visitors get an arm that says nothing about them.",
+        "Visitors who have seen a variant keep it.",
+        "New visitors get a variant chosen without using their segment.",
         "No budget is spent while it is paused, and none is given back.",
     ]
 
 
 def _resuming(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
-        "New visitors are again shown arms that may depend on their segment, within the same "
-        f"promise as before: {odds_words(experiment.budget)}.",
+        "New visitors are again shown variants that may depend on their segment, within the same "
+        f"guarantee as before: {belief_words(experiment.budget)}.",
         "Nothing more is committed: the budget was committed at the start.",
     ]
 
@@ -185,64 +185,63 @@ def _ending(shown: str, experiment: Experiment) -> list[str]:
     return [
         f"From now on everybody is shown {shown}, whatever their segment and whatever they saw "
         "before. It cannot be started again.",
-        "An arm that everybody gets says nothing about anybody: from now on this experiment adds "
+        "A variant that everybody gets reveals nothing: from now on this experiment adds "
         "no risk for new visitors.",
-        "What was shown until now stays covered by the promise. Its "
-        f"{in_nats(experiment.budget)} of budget counts until the firm’s window after the last "
+        "What was shown until now stays covered by the guarantee. Its "
+        f"{in_nats(experiment.budget)} of budget stays in use until the firm’s window after the last "
         "answer has passed.",
     ]
 
 
 def _stopping(experiment: Experiment, _firm: Firm | None) -> list[str]:
-    return _ending(f"the default arm “{experiment.default_arm}”", experiment)
+    return _ending(f"the default variant “{experiment.default_arm}”", experiment)
 
 
 def _promoting(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
-        *_ending("the arm you choose", experiment),
-        "Anybody who watches the site will see which arm won. That is a conclusion about all "
-        "visitors together; the promise is about the arm that each single visitor was shown.",
+        *_ending("the variant you choose", experiment),
+        "Anybody who watches the site will see which variant won. That is a conclusion about all "
+        "visitors together; the guarantee is about the variant that each individual visitor was shown.",
     ]
 
 
 def _switching(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
-        "New visitors no longer get this arm. Visitors who have it keep it.",
-        "The other arms are drawn from new tables, checked against the same budget before anybody "
-        "is served. They are a new version of the promise.",
+        "New visitors no longer get this variant. Visitors who have it keep it.",
+        "The other variants are drawn from new tables, checked against the same budget before anybody "
+        "is served. They are a new version of the guarantee.",
         "Its grade is “given the time”: among visitors who first came after the change, odds move by "
-        f"a factor of at most {factor(experiment.budget)}, as before. What a tracker who does not know "
-        "on which day a visitor first came could learn has no limit, because the chances of an arm "
-        "differ before and after the change. The statement and the ledger will say so.",
+        f"a factor of at most {factor(experiment.budget)}, as before. For a tracker who does not know "
+        "on which day a visitor first came, there is no limit, because the chances of a variant differ "
+        "before and after the change. The statement and the audit log will say so.",
     ]
 
 
 def _adding_arm(experiment: Experiment, _firm: Firm | None) -> list[str]:
     said = [
-        "From now on, new visitors can get the new arm. Visitors who have an arm keep it.",
-        "A table with the new arm is published at once, checked against the same budget. It is "
-        f"version {experiment.version + 1} of the promise.",
+        "From now on, new visitors can get the new variant. Visitors who have a variant keep it.",
+        "A table with the new variant is published at once, checked against the same budget. It is "
+        f"version {experiment.version + 1} of the guarantee.",
         "Its grade is “given the time”: among visitors who first came after the change, odds move by "
-        f"a factor of at most {factor(experiment.budget)}, as before. Whoever sees the new arm knows "
-        "that the visitor came after it was added. What a tracker who does not know on which day a "
-        "visitor first came could learn from the other arms has no limit. The statement and the ledger "
-        "will say so.",
+        f"a factor of at most {factor(experiment.budget)}, as before. The new variant reveals that the "
+        "visitor came after it was added. For a tracker who does not know on which day a visitor first "
+        "came, there is no limit. The statement and the audit log will say so.",
         f"Nothing more is committed: {in_nats(experiment.budget_nano / NANO)}, as before.",
     ]
     if experiment.arm_specific:
         said.append(
             f"Its own budget can be at most {in_nats(experiment.budget)}, the largest of the other "
-            "arms, because no more was committed."
+            "variants, because no more was committed."
         )
     return said
 
 
 def _adding_segment(experiment: Experiment, _firm: Firm | None) -> list[str]:
     return [
-        "Until the next table, visitors of this segment get an arm that says nothing about them, "
-        "as they do now. The next table is published on schedule and has a row for them.",
-        "Visitors who came before keep their arm, and stay in “not listed”.",
-        "The promise and its version stay as they are: the new row keeps the same budget as all "
+        "Until the next table, visitors of this segment get a variant chosen without using their "
+        "segment, as they do now. The next table is published on schedule and has a row for them.",
+        "Visitors who came before keep their variant, and stay in “not listed”.",
+        "The guarantee and its version stay as they are: the new row keeps the same budget as all "
         f"others, a factor of at most {factor(experiment.budget)}. Nothing more is committed.",
     ]
 
@@ -285,7 +284,7 @@ ACTIONS: dict[str, Action] = {
     "pause": Action(
         "Pause this experiment?",
         "Pause",
-        "It is paused: new visitors get an arm that says nothing about them.",
+        "It is paused: new visitors get a variant chosen without using their segment.",
         ("running",),
         lambda service, key, _: service.experiments.pause(key),
         _pausing,
@@ -301,7 +300,7 @@ ACTIONS: dict[str, Action] = {
     "promote": Action(
         "Promote a winner?",
         "Promote and stop",
-        "It is stopped; everybody gets the arm you promoted.",
+        "It is stopped; everybody gets the variant you promoted.",
         ("running", "paused"),
         _stop_and_promote,
         _promoting,
@@ -309,9 +308,9 @@ ACTIONS: dict[str, Action] = {
         destroys=True,
     ),
     "switch-off": Action(
-        "Switch an arm off?",
-        "Switch an arm off",
-        "The arm is off for new visitors.",
+        "Switch a variant off?",
+        "Switch a variant off",
+        "The variant is off for new visitors.",
         ("running", "paused"),
         lambda service, key, text: service.experiments.switch_off(key, text("arm")),
         _switching,
@@ -320,13 +319,13 @@ ACTIONS: dict[str, Action] = {
         seldom=True,
     ),
     "add-arm": Action(
-        "Add an arm?",
-        "Add an arm",
-        "New visitors can get the new arm.",
+        "Add a variant?",
+        "Add a variant",
+        "New visitors can get the new variant.",
         ("running", "paused"),
         _add_arm,
         _adding_arm,
-        names="Key of the new arm",
+        names="Key of the new variant",
         seldom=True,
     ),
     "add-segment": Action(
@@ -342,7 +341,7 @@ ACTIONS: dict[str, Action] = {
     "stop": Action(
         "Stop this experiment?",
         "Stop for good",
-        "It is stopped; everybody gets its default arm.",
+        "It is stopped; everybody gets its default variant.",
         ("running", "paused"),
         lambda service, key, _: service.experiments.stop(key),
         _stopping,

@@ -155,15 +155,17 @@ def _tables(found: Allocation, outcomes: Sequence[RuleOutcome]) -> JsonObject:
 
 def summaries(found: Allocation, by_rule: Mapping[str, float]) -> dict[str, str]:
     """A sentence for each chart."""
-    rest = found.portfolio.size - min(MOST_BARS, int((found.budgets_nano > 0).sum()))
-    verb = "has" if rest == 1 else "have"
-    more = f" {rest:,} more {verb} less, or none." if rest else ""
+    funded = int((found.budgets_nano > 0).sum())
+    rest = found.portfolio.size - min(MOST_BARS, funded)
+    who = "One more experiment gets" if rest == 1 else f"{rest:,} more experiments get"
+    what = "less budget, or none" if funded > MOST_BARS else "no budget"
+    more = f" {who} {what}." if rest else ""
     return {
         "bars": f"The largest budgets.{more}",
         "gains": _gains_summary(found),
         "what_if": f"{lost(found)} with {found.firm_budget:.3g} nats; the curve shows other budgets.",
         "rules": f"Equal split: {whole(by_rule['equal split'])}. No budget: {whole(by_rule['zero'])}, "
-        f"with random arms for everybody {whole(by_rule['random arms'])}. "
+        f"with random variants for everybody {whole(by_rule['random arms'])}. "
         f"Each experiment's own best, whatever it costs: {whole(by_rule['best budgets'])}.",
     }
 

@@ -40,9 +40,9 @@ router = APIRouter(include_in_schema=False)
 
 PRIVACY_OF = {
     "keep": "As it is",
-    "promote": "One arm for everybody",
-    "within": "Best table within the promise",
-    "winners": "Best arms without a promise",
+    "promote": "One variant for everybody",
+    "within": "Best table within the guarantee",
+    "winners": "Best variants without a guarantee",
 }
 
 MOST_EVENTS = 100
@@ -219,7 +219,7 @@ def note(request: Request, form: DraftSubmission, service: Service, key: str) ->
     except DeniableError as error:
         wrong = responses.field_errors(error, {"text": "text"}, "text")
         return page(request, form.viewer, service, key, responses.Typed(given, wrong))
-    return responses.redirect(request, place, "The note is in the ledger.")
+    return responses.redirect(request, place, "The note is in the audit log.")
 
 
 @router.post("/experiments/{key}/labels")

@@ -69,7 +69,7 @@ def _over_time(history: Sequence[HistoryPoint], what: Literal["shows", "clicks"]
         f"{what}-chart",
         "Shows over time" if what == "shows" else "Clicks over time",
         f"{whole(last[most])} of {whole(sum(last.values()))} {noun} “{most}”, "
-        "more than any other arm.",
+        "more than any other variant.",
         specification(totals_over_time, tuple(drawn), _UNITS[what]),
         {
             "totals": [
@@ -94,7 +94,7 @@ def _regret(board: Leaderboard, summary: ExperimentSummary) -> PageChart:
         "regret-chart",
         "Clicks lost, against the bound",
         f"About {whole(summary.clicks_lost)} clicks lost so far to learning and to privacy; random "
-        f"arms would have lost about {whole(summary.clicks_lost_at_random)}. "
+        f"variants would have lost about {whole(summary.clicks_lost_at_random)}."
         f"{_bound_words(summary.regret_bound, summary.visitors)}",
         specification(regret_against_bound),
         {
@@ -116,9 +116,9 @@ def _regret(board: Leaderboard, summary: ExperimentSummary) -> PageChart:
 
 
 def _bound_words(bound: float, visitors: int) -> str:
-    if bound >= visitors:
-        return "The bound says nothing yet: it is still above one click for each visitor."
-    return f"The theory’s bound on the average loss is {whole(bound)}."
+    return (
+        "" if bound >= visitors else f" The theory’s bound on the average loss is {whole(bound)}."
+    )
 
 
 def _risks(risks: Sequence[SegmentRisk]) -> PageChart:
@@ -158,7 +158,7 @@ def _lift(figures: ResultHistory, place: str | None) -> PageChart:
     records = [one for one in figures.lifts if one["segment"] == place]
     now = [one for one in _present(results, place) if one.low is not None]
     ahead = [f"“{one.arm}” {results.change(one)}" for one in now]
-    said = "; ".join(ahead) or "too early for any arm"
+    said = "; ".join(ahead) or "too early for any variant"
     unit = "points" if results.cap == 1 else results.metric
     names = [one.segment for one in results.segments]
     return PageChart(
@@ -168,7 +168,7 @@ def _lift(figures: ResultHistory, place: str | None) -> PageChart:
         specification(lift_sequence, figures.arms, results.default_arm, results.cap == 1),
         {"lifts": records},
         {
-            "columns": ["Visitors", "Arm", f"Lift ({unit})", "From", "To"],
+            "columns": ["Visitors", "Variant", f"Lift ({unit})", "From", "To"],
             "rows": [
                 [
                     whole(one["visitors"]),
@@ -210,7 +210,7 @@ def _rates(figures: ResultHistory) -> PageChart:
         specification(rates_with_bands, figures.arms, len(segments), results.cap == 1),
         {"rates": records},
         {
-            "columns": ["Segment", "Arm", "Shown", "Mean", "Interval"],
+            "columns": ["Segment", "Variant", "Shown", "Mean", "Interval"],
             "rows": [
                 [one.segment, one.arm, whole(one.shows), results.level(one), results.span(one)]
                 for one in known
@@ -231,7 +231,7 @@ def _traffic(figures: ResultHistory) -> PageChart:
         by_moment.setdefault(one["visitors"], []).append(one["share"])
     return PageChart(
         "traffic-chart",
-        "Traffic by arm",
+        "Traffic by variant",
         f"Of the latest visitors {percent(most['share'], 0)} were shown “{most['arm']}”.",
         specification(traffic_by_arm, figures.arms),
         {"traffic": records},

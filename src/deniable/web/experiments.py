@@ -148,7 +148,7 @@ def edit(request: Request, viewer: Drafter, service: Service, key: str) -> Respo
     found = service.experiments.get(key)
     if found.status != "draft":
         refusal = (
-            f"This experiment is {found.status}: what it promises is fixed. Duplicate it instead."
+            f"This experiment is {found.status}: what it guarantees is fixed. Duplicate it instead."
         )
         return responses.redirect(request, f"/experiments/{key}", refusal, "bad")
     return _form(request, viewer, responses.Typed(_written(found)), found.key)

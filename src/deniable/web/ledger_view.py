@@ -34,8 +34,8 @@ KINDS = {
     "pause": "Paused",
     "resume": "Resumed",
     "stop": "Stopped",
-    "switch_off": "Arm switched off",
-    "add_arm": "Arm added",
+    "switch_off": "Variant switched off",
+    "add_arm": "Variant added",
     "add_segment": "Segment added",
     "restart": "Counts began again",
     "erase": "Visitors erased",
@@ -145,7 +145,7 @@ def _detail(line: Commitment) -> JsonObject:
     return found if isinstance(found, dict) else {}
 
 
-_LESS = "From now on the promise is given the time of the first visit."
+_LESS = "From now on the guarantee is given the time of the first visit."
 
 
 def _told(kind: str, detail: JsonObject) -> str:
@@ -173,7 +173,7 @@ def _told(kind: str, detail: JsonObject) -> str:
         found = [f"Owner: {detail.get('owner') or 'nobody'}", *map(str, detail.get("tags", ()))]
         return ", ".join(found) + "."
     if kind in ("create", "redraft"):
-        return f"{len(detail.get('arms', ()))} arms, budget {budget}, {strategy} strategy."
+        return f"{len(detail.get('arms', ()))} variants, budget {budget}, {strategy} strategy."
     if kind == "replan":
         return f"Budget {budget}, {strategy} strategy."
     if kind == "stop":

@@ -30,16 +30,16 @@ PREFILLED = {"max_belief": "50", "base_rate": "5"}
 usual click rate. In percent."""
 
 LABELS = {
-    "arms": "Arms",
+    "arms": "Variants",
     "visitors": "Visitors",
     "segments": "Segments",
     "shares": "Sizes of the segments",
     "prior": "Belief before",
     "budget": "Privacy budget",
-    "arm_budgets": "A budget for each arm",
+    "arm_budgets": "A budget for each variant",
     "max_belief": "A tracker may believe at most",
     "base_rate": "Usual click rate",
-    "lift": "How much arms usually differ",
+    "lift": "How much variants usually differ",
     "heterogeneity": "Differs by segment",
     "per_day": "Visitors a day",
     "experiments": "Experiments a visitor meets",
@@ -162,7 +162,9 @@ def read_setting(given: Mapping[str, str]) -> Setting:
     by_arm = texts["arm_budgets"]
     budgets = tuple(numbers("arm_budgets", by_arm, 0.001, MAX_BUDGET)) if by_arm else ()
     if budgets and len(budgets) != arms:
-        raise InvalidArgumentError("arm_budgets", by_arm[:40], f"{arms} budgets, one for each arm")
+        raise InvalidArgumentError(
+            "arm_budgets", by_arm[:40], f"{arms} budgets, one for each variant"
+        )
     prior = number("prior", texts["prior"] or f"{usual.prior}", LEAST_BELIEF, MOST_BELIEF)
     if "max_belief" not in given and prior >= float(PREFILLED["max_belief"]):
         texts["max_belief"] = ""

@@ -66,9 +66,7 @@ async def issue(request: Request, key: str, form: PrivacySubmission) -> Response
         names_segments=not form.text("unnamed"),
     )
     place = f"/ledger/promises/{issued.experiment}#documents"
-    told = (
-        f"Issued {issued.number}: {KINDS[issued.kind].lower()}, entry {issued.seq} of the ledger."
-    )
+    told = f"Issued {issued.number}: {KINDS[issued.kind].lower()}, entry {issued.seq} of the audit log."
     return responses.redirect(request, place, told)
 
 

@@ -65,7 +65,7 @@ NAVIGATION = (
     ("/planner", "Planner"),
     ("/experiments", "Experiments"),
     ("/portfolio", "Portfolio"),
-    ("/ledger", "Ledger"),
+    ("/ledger", "Audit log"),
     ("/leak", "Leak"),
 )
 
@@ -239,7 +239,7 @@ def field_errors(
 # -- words that a page explains --------------------------------------------------------------------
 
 TERMS: dict[str, str] = {
-    "arm": "One of the versions that the experiment shows: a button, a photo, an offer.",
+    "variant": "One of the versions that the experiment shows: a button, a photo, an offer.",
     "nat": "The unit of privacy budgets. A budget of 1 nat lets the odds be multiplied by at most 2.72, "
     "2 nats by 7.39, 3 nats by 20.1.",
     "odds": "A probability divided by that of the opposite. 20% is odds of 1 to 4; twice those "
@@ -247,8 +247,8 @@ TERMS: dict[str, str] = {
     "segment": "The group that the firm puts a visitor in. It is the secret that is protected.",
     "tracker": "Anyone outside the firm who sees what visitors are shown: an analytics script, an "
     "advertising network, a browser extension.",
-    "across time": "The promise also holds for a tracker who does not know when a visitor first came.",
-    "given the time": "The promise holds for a tracker who knows when a visitor first came. A tracker "
+    "across time": "The guarantee also holds for a tracker who does not know when a visitor first came.",
+    "given the time": "The guarantee holds for a tracker who knows when a visitor first came. A tracker "
     "who does not know could learn more, without limit, because chances change over time.",
 }
 """Word -> what it means, in at most two sentences."""

@@ -77,9 +77,8 @@ def _told(done: Erasure) -> str:
         if done.decisions == 1
         else f"{whole(done.decisions)} decisions no longer have"
     )
-    return (
-        f"Erased: {who} a visitor. If the visitor comes back, the arm will say nothing about them."
-    )
+    again = "If the visitor comes back, the variant is chosen without using the segment."
+    return f"Erased: {who} a visitor. {again}"
 
 
 def _page(request: Request, viewer: Viewer, **more: object) -> Response:

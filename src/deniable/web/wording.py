@@ -32,14 +32,14 @@ def factor(budget: float) -> str:
     return "more than a trillion" if budget > 30 else limits.factor(nano_up(budget))
 
 
-def odds_words(budget: float) -> str:
-    """What a budget lets a tracker do: to the odds, and to a belief of 20%.
+def belief_words(budget: float) -> str:
+    """What a budget lets a tracker believe.
 
-    >>> odds_words(1.0)
-    'odds move at most 2.72 times: from 20% to at most 40.5%'
+    >>> belief_words(1.0)
+    'a tracker that was 20% sure becomes at most 40.5% sure'
     """
     belief = "practically 100%" if budget > 30 else limits.at_most(_after(budget))
-    return f"odds move at most {factor(budget)} times: from 20% to at most {belief}"
+    return f"a tracker that was 20% sure becomes at most {belief} sure"
 
 
 def severity(budget: float) -> str:
@@ -82,8 +82,8 @@ _EVENTS = {
     "pause": "Paused",
     "resume": "Resumed",
     "stop": "Stopped",
-    "switch_off": "Arm switched off",
-    "add_arm": "Arm added",
+    "switch_off": "Variant switched off",
+    "add_arm": "Variant added",
     "add_segment": "Segment added",
     "restart": "Counts began again",
     "erase": "Visitors erased on request",
@@ -134,11 +134,11 @@ def role_name(role: str) -> str:
 
 
 SCOPE_WORDS: dict[Scope, str] = {
-    "decide": "request arms",
-    "unobserved": "request arms for visits that nobody observes",
+    "decide": "request variants",
+    "unobserved": "request variants for visits that nobody observes",
     "reward": "report rewards",
     "label": "request labels",
-    "read": "see everything but single visitors",
+    "read": "see all results, but no individual visitor",
     "draft": "create and change drafts",
     "run": "start, pause, stop and promote",
     "audit": "record audits",
@@ -151,7 +151,7 @@ def scope_words(scopes: Iterable[Scope]) -> str:
     """What scopes allow, in one sentence.
 
     >>> scope_words(("read", "draft"))
-    'see everything but single visitors; create and change drafts'
+    'see all results, but no individual visitor; create and change drafts'
     """
     given = set(scopes)
     shown = ["admin"] if "admin" in given else [scope for scope in SCOPES if scope in given]
@@ -171,7 +171,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "nats": nats,
     "in_nats": in_nats,
     "factor": factor,
-    "odds_words": odds_words,
+    "belief_words": belief_words,
     "severity": severity,
     "duration": duration,
     "moment": moment,

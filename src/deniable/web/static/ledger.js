@@ -11,7 +11,7 @@ async function verify() {
     const response = await fetch("/ledger/verification", { headers: { Accept: "application/json" } });
     if (!response.ok) throw new Error("the service did not answer");
     const found = await response.json();
-    words.textContent = found.sound ? "✓ The chain is whole: nothing was changed or removed." : `✗ ${found.problem}`;
+    words.textContent = found.sound ? "✓ Audit log intact: nothing was changed or removed." : `✗ ${found.problem}`;
     words.className = `seal ${found.sound ? "good" : "bad"}`;
     const count = (number) => number.toLocaleString("en");
     more.textContent = `${count(found.commitments)} entries and ${count(found.decisions)} decisions checked, `

@@ -42,7 +42,7 @@ function showIcons(icons) {
   for (const place of document.querySelectorAll("[data-icon]")) place.textContent = icons[place.dataset.icon];
   document.getElementById("believed").setAttribute(
     "aria-label", `Before ${icons.before} of 100, afterwards at most ${icons.after} of 100`);
-  document.getElementById("chance").setAttribute("aria-label", `${icons.random} of 100 are shown an arm that does not depend on their segment`);
+  document.getElementById("chance").setAttribute("aria-label", `${icons.random} of 100 are shown a variant that does not depend on their segment`);
 }
 
 async function showChart(name, answer) {

@@ -108,7 +108,7 @@ function build() {
     line.setAttribute("role", "row");
     const name = cell(line, row.id, "th");
     name.scope = "row"; name.className = "name"; name.setAttribute("role", "rowheader");
-    const notes = [`${row.arms} arms, ${number(Number(row.visitors))} visitors`, row.layer && `layer ${row.layer}`,
+    const notes = [`${row.arms} variants, ${number(Number(row.visitors))} visitors`, row.layer && `layer ${row.layer}`,
       !example && drafts.has(row.id) && "draft"].filter(Boolean);
     for (const note of notes) name.append(Object.assign(document.createElement("small"), { textContent: note }));
     cell(line, "", "td", "Budget").className = "number budget";
