@@ -53,7 +53,8 @@ def test_bounds_are_shown_on_request_where_clicks_are_expected(
     assert main(options) == 0
     short = capsys.readouterr().out
     assert "regret bound" not in short.rpartition("--bounds shows regret bounds")[0]
-    assert "Recommended: budget" in short
+    assert "Recommended: no personalisation" in short
+    assert "To personalise this experiment alone: budget" in short
     assert main([*options, "--bounds"]) == 0
     long = capsys.readouterr().out
     assert "elasticity of the bound" in long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -138,6 +139,16 @@ def test_largest_belief_limits_the_recommendation() -> None:
     assert "more than 40%" in advice.reason
     loose = deniable.plan(n_arms=2, horizon=10**6, n_segments=2, max_belief=0.999).recommendation
     assert loose == deniable.plan(n_arms=2, horizon=10**6, n_segments=2).recommendation
+
+
+@pytest.mark.parametrize("beliefs", [{"max_belief": 1}, {"prior": 0, "max_belief": 0.5}])
+@pytest.mark.parametrize("known", [{}, {"base_rate": 0.05}])
+def test_a_belief_that_no_budget_reaches_is_no_limit(
+    beliefs: dict[str, Any], known: dict[str, Any]
+) -> None:
+    size: dict[str, Any] = {"n_arms": 2, "horizon": 10**6, "n_segments": 2, **known}
+    limited = deniable.plan(**size, **beliefs)
+    assert limited.recommendation.budget == deniable.plan(**size).recommendation.budget
 
 
 def test_too_few_visitors_are_told_so() -> None:

@@ -10,9 +10,7 @@ import pytest
 from deniable.charts.portfolio import allocation_chart
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.expected import expected_loss
-from deniable.expectations.prior import Prior
-from deniable.planning.experiment import PlannedExperiment
-from deniable.planning.labels import label_step
+from deniable.expectations.labels import expected_on_labels
 from deniable.portfolio.allocation import allocate
 from deniable.portfolio.labels import compare_label, label_words
 from deniable.portfolio.problem import Portfolio
@@ -28,8 +26,8 @@ def firm(size: int, **changes: Any) -> Portfolio:
 def test_a_label_is_what_a_plan_says_of_each_experiment() -> None:
     found = allocate(firm(6), 2)
     compared = compare_label(found, [2])
-    step = label_step(PlannedExperiment(4, 200_000, 4), Prior(**KNOWN), 2, 6)
-    assert compared.label[0] == pytest.approx(6 * step.lost)
+    step = expected_on_labels(4, 200_000, 4, **KNOWN, budget=2)
+    assert compared.label[0] == pytest.approx(6 * float(step.lost))
     assert compared.divided[0] == pytest.approx(found.total_regret)
     pooled = expected_loss("pooled", 4, 200_000, 4, **KNOWN)
     assert compared.pooled == pytest.approx(6 * float(pooled.lost))

@@ -73,7 +73,7 @@ def test_a_query_string_reproduces_its_setting() -> None:
         Setting(prior=5, max_belief=12.5),
         Setting(base_rate=2.5, lift=12, heterogeneity=0, per_day=5000),
         Setting(segments=3, shares=(50, 30, 20), base_rate=5),
-        Setting(base_rate=5, experiments=20, unobserved=12.5),
+        Setting(base_rate=5, experiments=20, unobserved=12.5, contexts=4, by_context=30),
     ):
         assert read_setting(dict(parse_qsl(setting.query()))) == setting
 
@@ -82,6 +82,7 @@ def test_every_number_is_the_library_s(site: Site) -> None:
     """The whole page, and the data that a moving slider asks for, from one plan."""
     known: dict[str, Any] = {
         "base_rate": 0.04, "lift": 0.1, "heterogeneity": 0.3, "per_day": 2000,
+        "contexts": 4, "by_context": 0.3,
     }  # fmt: skip
     direct = plan(n_arms=3, horizon=50_000, n_segments=2, prior=0.2, max_belief=0.5, **known)
     setting = Setting(
@@ -93,6 +94,8 @@ def test_every_number_is_the_library_s(site: Site) -> None:
         lift=10,
         heterogeneity=30,
         per_day=2000,
+        contexts=4,
+        by_context=30,
     )
     shown = view(setting)
     assert shown["plan"] == direct
@@ -361,7 +364,7 @@ def test_the_slider_moves_everything_at_once(demo_site: Site, browser: Browser) 
         assert "budget=1" in href
         page.reload()
         expect(page.locator("#budget")).to_have_value("1")
-        page.get_by_role("button", name="Recommended").click()
+        page.get_by_role("button", name="Suggested").click()
         expect(page.locator("#budget")).not_to_have_value("1")
         page.locator("#prior").fill("200")
         expect(page.get_by_role("alert")).to_contain_text("Belief before")
@@ -388,7 +391,7 @@ def test_a_largest_belief_is_kept_to_until_somebody_chooses_more(
         page.reload()
         expect(page.locator("#budget")).to_have_value("1.5")
         expect(page.get_by_label("A tracker may believe at most")).to_have_value("30")
-        page.get_by_role("button", name="Recommended").click()
+        page.get_by_role("button", name="Suggested").click()
         expect(page.locator("#budget")).to_have_value("0.538")
         page.get_by_label("A tracker may believe at most").fill("10")
         expect(page.get_by_role("alert")).to_contain_text("A tracker may believe at most")

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from sys import float_info
 
 import numpy as np
 
@@ -24,19 +23,18 @@ from deniable._formatting import short_percent
 from deniable._validation import FloatArray
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.expected import expected_loss
-from deniable.expectations.labels import WITHOUT_LIMIT
+from deniable.expectations.labels import reached_by_rows
 from deniable.expectations.prior import Prior
-from deniable.expectations.surface import PERFECT, POOLED, RANDOM
+from deniable.expectations.surface import POOLED, RANDOM
 from deniable.masks.limit import best_groups, group_channel, label_limit, labels_alike
 from deniable.planning.experiment import PlannedExperiment
-from deniable.planning.labels import label_step
 from deniable.privacy.belief import highest_belief
 from deniable.strategies import STRATEGIES
 
 NEAR_BEST = 0.02
 """A step whose clicks are within this share of the best step's is as good."""
 
-MOST_CONTEXTS = 50
+MOST_CONTEXTS, MOST_EXPERIMENTS = 50, 1000
 
 TITLES = {
     "one bandit": "One bandit for everybody",
@@ -113,7 +111,8 @@ def ladder(
         rate_prior: what is known about its click rates.
         limit: the budget of the private steps, in nats.
         belief_before: the tracker's prior belief.
-        experiments: the number of experiments that a visitor meets; they share the budget.
+        experiments: n, the number of experiments that a visitor meets, all like this one; a label
+            serves all of them, or they divide the budget.
         contexts: C, the number of values of what trackers know anyway; 1 for none.
         by_context: c, the part of the variance of the arms that differs by context.
         unobserved: share of the visits that no third party observes.
@@ -123,6 +122,7 @@ def ladder(
     >>> found.recommended, round(found["label"].more), round(found["no privacy"].more)
     ('label', 203, 305)
     """
+    met = check.whole("experiments", experiments, 1, MOST_EXPERIMENTS)
     own = rate_prior.heterogeneity
     if own + by_context > 1 + 1e-9:
         allowed = f"at most {1 - own:.4g}: what differs by segment differs by no context"
@@ -143,7 +143,7 @@ def ladder(
         "contexts": lambda: world.clicks(visitors, everybody),
         "unobserved": lambda: seen() + hidden,
         "label": lambda: world.clicks(watched, by_label) + hidden,
-        "joint": lambda: world.joint(watched, limit, experiments) + hidden,
+        "joint": lambda: world.joint(watched, limit, met) + hidden,
         "no privacy": lambda: world.clicks(visitors, by_segment),
     }
     one_segment = "" if several else "There is one segment: nothing to personalise by."
@@ -161,17 +161,17 @@ def ladder(
     risk = (
         f"At budget {limit:.3g}, a tracker who is {before} sure becomes at most {belief:.1%} sure."
     )
-    met = "all its experiments" if experiments == 1 else f"all {experiments:,} experiments"
+    served = "all its experiments" if met == 1 else f"all {met:,} experiments"
     others = "a bandit for each context" if contexts > 1 else "one bandit"
     sentences = {
         "one bandit": "Learns which arm is best for all. No risk.",
         "contexts": f"A bandit for each of {contexts} contexts. No risk.",
         "unobserved": f"Each segment its best arm on {short_percent(share)} of the visits, {others} "
         "on the others. No risk.",
-        "label": f"A visitor has one private label for {met}. {risk}",
+        "label": f"A visitor has one private label for {served}. {risk}",
         "joint": f"For this experiment alone. {risk}"
-        if experiments == 1
-        else f"{experiments:,} experiments divide the budget. {risk}",
+        if met == 1
+        else f"{met:,} experiments divide the budget as well as possible: the mean of them. {risk}",
         "no privacy": "Each segment its best arm, which tells the segment. The ceiling, not an offer.",
     }
     budgets = {"label": limit, "joint": limit, "no privacy": None}
@@ -242,12 +242,17 @@ class _World:
         return float(found.clicks)
 
     def joint(self, visitors: int, budget: float, experiments: int) -> float:
-        """Return the clicks of the joint strategy in one of the experiments that divide a budget."""
-        planned = self._sized(visitors)
-        step = label_step(planned, self._blind, budget, experiments)
-        random = planned.expected(self._blind, RANDOM)
-        self.on_surface &= step.on_surface
-        return float(random.clicks + step.divided_gain * random.lost)
+        """Return the mean clicks of the joint strategy in experiments that divide a budget.
+
+        The best division gives equal parts to some experiments and nothing to the others, which run one
+        bandit for everybody.
+        """
+        served = np.arange(1, experiments + 1)
+        found = self._sized(visitors).expected(self._blind, "joint", budget / served)
+        self.on_surface &= bool(found.on_surface.all())
+        pooled = self.pooled(visitors)
+        more = served * (found.clicks - pooled) / experiments
+        return pooled + max(float(more.max()), 0.0)
 
     def clicks(self, visitors: int, channel: FloatArray) -> float:
         """Return the clicks of a bandit on contexts and labels.
@@ -273,17 +278,14 @@ class _World:
         )
         weights = np.tile(self.sizes @ channel, n_contexts)
         size = {"n_arms": self._planned.n_arms, "horizon": visitors, "base_rate": prior.base_rate}
-        rows = {
-            **size,
-            "n_segments": n_rows,
-            "lift": prior.lift * limit,
-            "heterogeneity": min(max(1 - correlations / pairs, 0.0), 1.0) if pairs else 0.0,
-            "shares": np.minimum(weights / weights.sum(), 1.0),
-        }
-        found = expected_loss("joint", **rows, budgets=WITHOUT_LIMIT)
-        possible = max(float(expected_loss(RANDOM, **rows).lost), float_info.min)
-        reached = limit * (1 - float(found.lost) / possible)
-        self.on_surface &= bool(found.on_surface)
-        perfect = float(expected_loss(PERFECT, **size, lift=prior.lift).clicks)
-        gain = float(expected_loss(RANDOM, **size, lift=prior.lift).lost)
-        return perfect - (1 - reached) * gain
+        share, covered = reached_by_rows(
+            size,
+            prior.lift,
+            limit,
+            n_rows=n_rows,
+            heterogeneity=min(max(1 - correlations / pairs, 0.0), 1.0) if pairs else 0.0,
+            shares=np.minimum(weights / weights.sum(), 1.0),
+        )
+        self.on_surface &= bool(covered)
+        random = expected_loss(RANDOM, **size, lift=prior.lift)
+        return float(random.clicks + share * random.lost)

@@ -17,10 +17,8 @@ from deniable._extras import is_installed
 from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import HETEROGENEITY, LIFT, Prior
-from deniable.planning.contexts import ContextStep, context_step
 from deniable.planning.expectation import TOP, Expectation, expectation
 from deniable.planning.experiment import PlannedExperiment
-from deniable.planning.labels import MOST_EXPERIMENTS, LabelStep, label_step
 from deniable.planning.ladder import Ladder, ladder
 from deniable.planning.recommendation import Recommendation, recommend
 from deniable.privacy.belief import budget_for_belief, highest_belief, lowest_belief
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
 
 UNLIMITED = 3.0
 """Budget of the ladder's private steps where neither a budget nor a limit on beliefs is given."""
-
-MAX_CONTEXTS = 50
-"""Of a plan, as of an experiment."""
 
 GRID = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0)
 """Budgets in the table of every plan, in nats."""
@@ -135,11 +130,8 @@ class Plan:
         recommendation: the recommended budget.
         table: a grid of budgets.
         expected: expected lost clicks, given prior knowledge; None without a base rate.
-        label: what a label for all experiments of a visitor gains at this budget, and what the
-            experiments gain if they divide it; None without a base rate, a budget or segments.
         ladder: what each step towards personalising brings and risks, within the limit on beliefs, or
             at the given budget; None without a base rate. Read it first.
-        context: what contexts gain at no risk; None without a base rate or contexts.
 
     >>> planned = plan(n_arms=2, horizon=10_000, n_segments=1, budget=1)
     >>> round(planned.highest_belief, 3), planned.strategies["dynamic"].binds_at
@@ -160,9 +152,7 @@ class Plan:
     recommendation: Recommendation
     table: tuple[BudgetLine, ...]
     expected: Expectation | None = None
-    label: LabelStep | None = None
     ladder: Ladder | None = None
-    context: ContextStep | None = None
 
     def to_dict(self) -> JsonObject:
         """Return plain numbers, strings and lists for JSON."""
@@ -248,8 +238,6 @@ def plan(
             raise InvalidArgumentError("max_belief", max_belief, f"the prior, {before:g}, or more")
     given = None if budget is None else check.single("budget", check.nonnegative("budget", budget))
     marks = check.nonnegative("budgets", budgets).ravel().tolist()
-    met = check.whole("experiments", experiments, 1, MOST_EXPERIMENTS)
-    known = check.whole("contexts", contexts, 1, MAX_CONTEXTS)
     names = tuple(STRATEGIES)  # part of the cache key, because more may be registered
     rate_prior = None if base_rate is None else Prior(base_rate, lift, heterogeneity)
     advice = recommend(planned, names, before, max_belief, rate_prior)
@@ -280,9 +268,6 @@ def plan(
             budgets=sorted(marks),
             per_day=per_day,
         ),
-        label=None
-        if rate_prior is None or not cap or planned.n_segments < 2
-        else label_step(planned, rate_prior, cap, met),
         ladder=None
         if rate_prior is None
         else ladder(
@@ -290,12 +275,11 @@ def plan(
             rate_prior,
             _limit(given, before, max_belief),
             belief_before=before,
-            experiments=met,
+            experiments=experiments,
+            contexts=contexts,
+            by_context=by_context,
             unobserved=unobserved,
         ),
-        context=None
-        if rate_prior is None or known == 1
-        else context_step(planned, rate_prior, cap, known, by_context),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -61,7 +62,8 @@ def recommend(
     names = tuple(
         name for name in names if STRATEGIES[name].fits(planned.n_arms, planned.n_segments)
     )
-    limit = None if max_belief is None else float(budget_for_belief(prior, max_belief))
+    allows = math.inf if max_belief is None else float(budget_for_belief(prior, max_belief))
+    limit = allows if math.isfinite(allows) else None
     if rate_prior is not None:
         allowed = TOP if limit is None else rounded(limit, up=False)
         choice = choose(planned, rate_prior, names, allowed)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deniable._formatting import counted, listed, short_percent
-from deniable.planning.contexts import context_words
-from deniable.planning.labels import label_words
 from deniable.planning.ladder import NEAR_BEST
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.power import Decision
@@ -20,7 +18,8 @@ def plan_sections(plan: Plan) -> list[Section]:
 
     Where clicks are expected, bounds are folded: they hold for any click rates and say little.
     """
-    named = "budget" if plan.chosen else "recommended budget"
+    named = "budget" if plan.chosen else "suggested budget"
+    advice = plan.recommendation
     folded = plan.expected is not None
     sections = [
         *expected_sections(plan),
@@ -30,21 +29,23 @@ def plan_sections(plan: Plan) -> list[Section]:
             belief_words(plan),
         ),
         _segments(plan),
-        *(
-            []
-            if plan.context is None
-            else [section("What trackers know anyway", context_words(plan.context, plan.budget))]
-        ),
-        *([] if plan.label is None else [section("One label for life", label_words(plan.label))]),
         replace(_strategies(plan), folded=folded),
         *([] if plan.chosen else [replace(_grid(plan), folded=folded)]),
         section(
-            f"Recommended: budget {plan.recommendation.budget:.4g}, "
-            f"{plan.recommendation.strategy} strategy, {plan.recommendation.grade}",
+            f"{'Recommended' if plan.ladder is None else 'To personalise this experiment alone'}: "
+            f"budget {advice.budget:.4g}, {advice.strategy} strategy, {advice.grade}",
             recommendation_words(plan),
         ),
     ]
     return sorted(sections, key=lambda section: section.folded)
+
+
+def headline(plan: Plan) -> str:
+    """Return what is recommended: a step of the ladder; without a base rate, a budget."""
+    if plan.ladder is None:
+        return f"budget {plan.recommendation.budget:g} with the {plan.recommendation.strategy} strategy"
+    chosen = plan.ladder[plan.ladder.recommended]
+    return "no personalisation" if chosen.step == "one bandit" else chosen.title
 
 
 def ladder_rows(plan: Plan) -> list[list[str]]:
@@ -97,7 +98,10 @@ def expected_sections(plan: Plan) -> list[Section]:
         ),
     )
     words = f"{'' if plan.ladder is None else plan.ladder.sentence} {ladder_note(plan)}"
-    return [section("Does it pay?", words, LADDER_HEADER, steps, words=2), budgets]
+    return [
+        section(f"Recommended: {headline(plan)}", words, LADDER_HEADER, steps, words=2),
+        budgets,
+    ]
 
 
 def expected_words(plan: Plan) -> str:

@@ -57,6 +57,7 @@ def view(setting: Setting) -> JsonObject:
         "budget": planned.budget,
         "recommended": planned.recommendation.budget,
         "reasons": report.recommendation_reasons(planned),
+        "headline": report.headline(planned),
         "answer": "" if planned.ladder is None else planned.ladder.sentence,
         "ladder_note": report.ladder_note(planned),
         "expected": report.expected_words(planned),

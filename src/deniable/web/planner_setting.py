@@ -12,7 +12,7 @@ from deniable._types import JsonObject
 from deniable.errors import InvalidArgumentError
 from deniable.expectations.prior import HETEROGENEITY, LIFT
 from deniable.planning.arm_plan import ArmPlan, plan_arms
-from deniable.planning.labels import MOST_EXPERIMENTS
+from deniable.planning.ladder import MOST_CONTEXTS, MOST_EXPERIMENTS
 from deniable.planning.plan import Plan, plan
 from deniable.service.limits import MAX_ARMS, MAX_BUDGET, MAX_PLAN_HORIZON, MAX_SEGMENTS
 
@@ -44,6 +44,8 @@ LABELS = {
     "per_day": "Visitors a day",
     "experiments": "Experiments a visitor meets",
     "unobserved": "Visits nobody observes",
+    "contexts": "Contexts",
+    "by_context": "Differs by context",
 }
 
 
@@ -66,6 +68,8 @@ class Setting:
         per_day: visitors a day, or None.
         experiments: how many a visitor meets, this one included.
         unobserved: visits of which no third party learns, in percent.
+        contexts: how many values has what trackers know anyway; 1 for none.
+        by_context: how much of what arms differ is by context, in percent.
     """
 
     arms: int = 4
@@ -82,6 +86,8 @@ class Setting:
     per_day: int | None = None
     experiments: int = 1
     unobserved: float = 0.0
+    contexts: int = 1
+    by_context: float = 0.0
 
     def query(self) -> str:
         """The setting as a query string."""
@@ -92,6 +98,8 @@ class Setting:
             "prior": f"{self.prior:g}",
             "experiments": self.experiments,
             "unobserved": f"{self.unobserved:.6g}",
+            "contexts": self.contexts,
+            "by_context": f"{self.by_context:.6g}",
             "max_belief": _said(self.max_belief),
             "base_rate": _said(self.base_rate),
         }
@@ -121,6 +129,8 @@ class Setting:
             per_day=self.per_day,
             experiments=self.experiments,
             unobserved=self.unobserved / 100,
+            contexts=self.contexts,
+            by_context=self.by_context / 100,
         )
 
     def parts(self) -> list[float] | None:
@@ -180,6 +190,11 @@ def read_setting(given: Mapping[str, str]) -> Setting:
     def optional(name: str, least: float, most: float) -> float | None:
         return number(name, texts[name], least, most) if texts[name] else None
 
+    by_segment = number("heterogeneity", texts["heterogeneity"] or f"{usual.heterogeneity}", 0, 100)
+    by_context = number("by_context", texts["by_context"] or f"{usual.by_context}", 0, 100)
+    if by_segment + by_context > 100:
+        allowed = f"at most {100 - by_segment:.6g}: the rest differs by segment"
+        raise InvalidArgumentError("by_context", by_context, allowed)
     return Setting(
         arms=arms,
         visitors=whole("visitors", texts["visitors"] or f"{usual.visitors}", 10, MAX_PLAN_HORIZON),
@@ -191,9 +206,7 @@ def read_setting(given: Mapping[str, str]) -> Setting:
         shares=shares,
         base_rate=optional("base_rate", 0.0001, 99),
         lift=number("lift", texts["lift"] or f"{usual.lift}", 0.01, 100),
-        heterogeneity=number(
-            "heterogeneity", texts["heterogeneity"] or f"{usual.heterogeneity}", 0, 100
-        ),
+        heterogeneity=by_segment,
         per_day=whole("per_day", texts["per_day"], 1, MAX_PLAN_HORIZON)
         if texts["per_day"]
         else None,
@@ -201,6 +214,8 @@ def read_setting(given: Mapping[str, str]) -> Setting:
             "experiments", texts["experiments"] or f"{usual.experiments}", 1, MOST_EXPERIMENTS
         ),
         unobserved=number("unobserved", texts["unobserved"] or f"{usual.unobserved}", 0, 100),
+        contexts=whole("contexts", texts["contexts"] or f"{usual.contexts}", 1, MOST_CONTEXTS),
+        by_context=by_context,
     )
 
 
@@ -240,6 +255,8 @@ def toml(setting: Setting) -> str:
         text += [
             f"experiments = {setting.experiments}",
             f"unobserved = {setting.unobserved / 100:.10g}",
+            f"contexts = {setting.contexts}",
+            f"by_context = {setting.by_context / 100:.10g}",
         ]
     if setting.budget is not None:
         text.append(f"budget = {setting.budget:.10g}")

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from deniable.expectations.prior import HETEROGENEITY, LIFT
-from deniable.planning.labels import MOST_EXPERIMENTS
+from deniable.planning.ladder import MOST_CONTEXTS, MOST_EXPERIMENTS
 from deniable.planning.plan import Plan, plan
 from deniable.service.http.administration import scoped_router
 from deniable.service.http.models import Budget
@@ -39,6 +39,8 @@ class PlanRequest(BaseModel):
     ) = None
     experiments: Annotated[int, Field(ge=1, le=MOST_EXPERIMENTS, strict=True)] = 1
     unobserved: Probability = 0.0
+    contexts: Annotated[int, Field(ge=1, le=MOST_CONTEXTS, strict=True)] = 1
+    by_context: Probability = 0.0
 
 
 @router.post("/plan")
@@ -62,4 +64,6 @@ def make_plan(wanted: PlanRequest) -> Plan:
         per_day=wanted.per_day,
         experiments=wanted.experiments,
         unobserved=wanted.unobserved,
+        contexts=wanted.contexts,
+        by_context=wanted.by_context,
     )

@@ -70,7 +70,7 @@ async function show(answer) {
   document.getElementById("example").textContent = answer.example;
   recommended.dataset.budget = answer.recommended;
   recommended.hidden = false;
-  recommended.textContent = `Recommended: ${answer.recommended}`;
+  recommended.textContent = `Suggested: ${answer.recommended}`;
   if (following) setBudget(answer.budget);
   for (const link of document.querySelectorAll("[data-follows]")) link.href = `${link.dataset.follows}?${answer.query}`;
   for (const copy of document.querySelectorAll("[data-copies]")) {
