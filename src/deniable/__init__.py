@@ -18,10 +18,7 @@ _HOME = {
     "client.clients": ("Client",),
     "errors": ("DeniableError",),
     "expectations.fit": ("fit_prior",),
-    "leak.report": (
-        "Leak",
-        "measure_leak",
-    ),
+    "leak.report": ("measure_leak",),
     "leak.worth": ("worth",),
     "masks.limit": ("design_groups",),
     "masks.mask": ("Mask",),

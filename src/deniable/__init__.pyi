@@ -8,7 +8,6 @@ from deniable import theory as theory
 from deniable.client.clients import Client as Client
 from deniable.errors import DeniableError as DeniableError
 from deniable.expectations.fit import fit_prior as fit_prior
-from deniable.leak.report import Leak as Leak
 from deniable.leak.report import measure_leak as measure_leak
 from deniable.leak.worth import worth as worth
 from deniable.masks.limit import design_groups as design_groups
