@@ -23,6 +23,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.leak.test_contexts import log as visits_by_device
 from tests.patience import PATIENCE
 from tests.service.http.process import serving
 
@@ -276,6 +277,7 @@ def _served_reader(reader: Reader) -> None:
 def _exposures(reader: Reader) -> None:
     log = pl.read_csv(ROOT / "docs" / "examples" / "exposures.csv")
     log.write_parquet(reader.folder / "exposures.parquet")
+    visits_by_device(beyond=0.5).write_csv(reader.folder / "visits.csv")
     if DATA is not None:
         shutil.copy(DATA / "hillstrom" / "hillstrom.csv.gz", reader.folder)
 
