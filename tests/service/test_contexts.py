@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 import deniable
+from deniable.audit.checks import Check
+from deniable.documents.rendering import markdown
 from deniable.errors import InvalidArgumentError, WrongStateError
 from deniable.privacy.tables import decoded_table
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
+from deniable.storage.schema import metadata
 
 pytestmark = pytest.mark.usefixtures("strict_audits", "fixed_entropy")
 
@@ -159,5 +164,61 @@ def test_unobserved_visits_have_an_experiment_of_their_own() -> None:
             service.decide("page", "v1", "a", observed=False)
         audit = service.audits.run("mail")
         assert audit.sound, [check for check in audit.checks if check.outcome == "broken"]
-        assert service.audits.firm().sound
         assert service.firm.current().committed == 1
+        for number in range(200):
+            service.decide("page", f"v{number}", "a")
+        assert service.experiments.unobserved() == (1, 0.75)
+        statement = markdown(service.documents.draft("page", "statement"))
+        assert "1 experiment for visits that the firm declares unobserved" in statement
+        firm = service.audits.firm()
+        assert firm.sound
+        [check] = [check for check in firm.checks if check.name == "unobserved visits"]
+        assert check.statement.startswith("600 of 800 decisions")
+
+
+@pytest.mark.parametrize("fed", ["counters", "rewards"])
+def test_the_audit_finds_unobserved_counts_in_another_experiment(fed: str) -> None:
+    with deniable.open("memory:") as service:
+        service.firm.set(budget=1)
+        arms, segments = ["x", "y"], ["a"]
+        service.experiments.create("mail", arms=arms, segments=segments, observed=False)
+        service.experiments.create("page", arms=arms, segments=segments, budget=1)
+        for key in ("mail", "page"):
+            service.experiments.start(key)
+        for number in range(20):
+            decision = service.decide("mail", f"v{number}", "a", observed=False)
+            service.reward(decision.id, 1)
+            service.decide("page", f"v{number}", "a")
+        [check] = _unobserved(service)
+        assert check.outcome == "kept"
+        mail, page = (bytes.fromhex(service.experiments.get(key).id) for key in ("mail", "page"))
+        table = metadata.tables[fed]
+        change = (
+            update(table).where(table.c.experiment_id == mail).values(experiment_id=page)
+            if fed == "rewards"
+            else update(table).where(table.c.experiment_id == page).values(shows=40)
+        )
+        service._store.retried(lambda connection: connection.execute(change))
+        [check] = _unobserved(service)
+        assert check.outcome == "broken"
+
+
+def _unobserved(service: Deniable) -> list[Check]:
+    return [check for check in service.audits.firm().checks if check.name == "unobserved visits"]
+
+
+def test_rewards_by_visitor_are_imported_by_context(service: Deniable, tmp_path: Path) -> None:
+    visits = [(f"v{n}", context) for n in range(30) for context in (PHONE, DESKTOP, "")]
+    for visitor, context in visits:
+        service.decide("hero", visitor, context=context or None)
+    rows = [f"{visitor},hero,{context},{int(context == PHONE)}" for visitor, context in visits]
+    path = tmp_path / "rewards.csv"
+    path.write_text("\n".join(["visitor,experiment,context,value", *rows]))
+    assert service.import_rewards(path).applied == 90
+    clicks = Counter[str]()
+    for cell in service.experiments.counts("hero"):
+        clicks[cell.segment or ""] += cell.clicks
+    assert clicks[PHONE] == clicks.total() == 30
+    path.write_text("visitor,experiment,value\nv1,hero,1")
+    with pytest.raises(InvalidArgumentError, match="without a column of contexts"):
+        service.import_rewards(path)

@@ -82,3 +82,35 @@ def test_the_first_budget_is_set_at_once(empty_site: Site) -> None:
     with empty_site.signed_in("admin") as client:
         assert send(client, "/", "/firm", budget="2", days="").status_code == 303
     assert empty_site.service.firm.current().budget == 2
+
+
+def test_unobserved_experiments_are_made_by_the_form_and_told_with_their_share(
+    empty_site: Site,
+) -> None:
+    service = empty_site.service
+    service.firm.set(budget=5.0)
+    form = {"arms": "a\nb", "segments": "s\nt"}
+    with empty_site.signed_in("admin") as client:
+        assert "no third party observes" not in client.get("/").text
+        new = "/experiments/new"
+        made = send(client, new, new, key="mail", **form, unobserved="yes")
+        assert made.status_code == 303
+        wrong = send(client, new, new, key="no", arms="a\nb", contexts="phone", unobserved="yes")
+        assert (wrong.status_code, "true, or segments" in wrong.text) == (422, True)
+        made = send(client, new, new, key="hero", arms="a\nb", contexts="phone\ntablet")
+        assert made.status_code == 303
+    mail, hero = service.experiments.get("mail"), service.experiments.get("hero")
+    assert (mail.observed, mail.budget_nano, mail.strategy) == (False, 0, "unbounded")
+    assert (hero.observed, hero.contexts) == (True, ("other", "phone", "tablet"))
+    for key in ("mail", "hero"):
+        service.experiments.start(key)
+    for number in range(4):
+        service.decide("mail", f"v{number}", "s", observed=False)
+    for number in range(12):
+        service.decide("hero", f"v{number}", context="phone")
+    with empty_site.signed_in("read") as client:
+        for path in ("/", "/ledger"):
+            words = " ".join(client.get(path).text.split())
+            assert (
+                "1 experiment is declared for visits that no third party observes, with 25" in words
+            )

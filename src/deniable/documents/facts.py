@@ -109,6 +109,7 @@ class Facts:
         audit: the newest recorded audit.
         firm: the firm's settings: name, contact, purpose and legal basis, where they are given.
         mask: the entry of the mask whose labels its rows are; None without one.
+        unobserved: number of the firm's experiments that were started for unobserved visits.
     """
 
     height: int
@@ -129,6 +130,7 @@ class Facts:
     audit: RecordedAudit | None
     firm: Mapping[str, str]
     mask: Entry | None = None
+    unobserved: int = 0
 
     @property
     def bounded_account(self) -> bool:
@@ -248,7 +250,14 @@ def facts_of(ledger: Ledger, at: int) -> Facts:
             ),
             None,
         ),
+        unobserved=_unobserved(ledger.entries),
     )
+
+
+def _unobserved(entries: Sequence[Entry]) -> int:
+    drafts = ("create", "redraft")
+    observed = {e.experiment_id: e.detail["observed"] for e in entries if e.kind in drafts}
+    return sum(not observed[e.experiment_id] for e in entries if e.kind == "start")
 
 
 def firm_texts(entries: Sequence[Entry]) -> Mapping[str, str]:

@@ -150,6 +150,7 @@ class Audits:
             last = {bytes.fromhex(name): at for name, at in verified.last_decided.items()}
             recomputed_account = recomputed(entries, last, commitments.account_time(connection))
             lines = _lines(connection, entries, ends(recomputed_account), last) if entries else []
+            unobserved = _unobserved_checks(connection)
         problems = [] if verified.problem is None else [verified.problem]
         found = FirmAudit(
             made_at=datetime.now(UTC),
@@ -158,7 +159,11 @@ class Audits:
             commitments=verified.commitments,
             decisions=verified.decisions,
             heads=verified.heads,
-            checks=(*firm_checks(recomputed_account, lines, problems), *_channel_checks(entries)),
+            checks=(
+                *firm_checks(recomputed_account, lines, problems),
+                *_channel_checks(entries),
+                *unobserved,
+            ),
         )
         if record:
             peak = recomputed_account.peaks[-1] if recomputed_account.peaks else None
@@ -292,6 +297,41 @@ def _channel_checks(entries: Sequence[Entry]) -> list[Check]:
     return [
         replace(check, name=f"labels of {entry.detail['mask']}")
         for check, entry in zip(checks, made, strict=True)
+    ]
+
+
+def _unobserved_checks(connection: Connection) -> list[Check]:
+    """Check that what unobserved visits brought counts in no other experiment."""
+    from deniable.audit.checks import Check
+
+    everything = experiments.everything(connection)
+    unobserved = {bytes.fromhex(one.id) for one in everything if not one.observed}
+    if not unobserved:
+        return []
+    identity = decisions.c.experiment_id
+    query = select(identity, func.count()).group_by(identity)
+    stored: dict[bytes, int] = {row[0]: row[1] for row in connection.execute(query)}
+    identity = counters.c.experiment_id
+    query = select(identity, func.sum(counters.c.shows)).group_by(identity)
+    counted: dict[bytes, int] = {row[0]: int(row[1]) for row in connection.execute(query)}
+    wrong = sum(stored.get(one, 0) != counted.get(one, 0) for one in stored.keys() | counted.keys())
+    own = (rewards.c.experiment_id == decisions.c.experiment_id) & (
+        rewards.c.decision_id == decisions.c.id
+    )
+    strays = select(func.count()).select_from(rewards.outerjoin(decisions, own))
+    stray = connection.execute(strays.where(decisions.c.id.is_(None))).scalar_one()
+    visits = sum(stored.get(one, 0) for one in unobserved)
+    total = sum(stored.values())
+    return [
+        Check(
+            "unobserved visits",
+            "broken" if wrong or stray else "kept",
+            f"{wrong:,} experiments do not count the decisions that they made, and {stray:,} rewards "
+            "count in an experiment that did not make their decision."
+            if wrong or stray
+            else f"{visits:,} of {total:,} decisions were for visits declared unobserved. Every "
+            "experiment counts its own decisions and rewards, and no others.",
+        )
     ]
 
 

@@ -94,6 +94,12 @@ class ExperimentViews:
         with self._store.read() as connection:
             return counts.decisions(connection)
 
+    def unobserved(self) -> tuple[int, float]:
+        """Return the number of started experiments for unobserved visits, and their share of visits."""
+        with self._store.read() as connection:
+            started, visits = counts.unobserved(connection)
+            return started, visits / max(counts.decisions(connection), 1)
+
     def released_counts(self, key: str) -> list[Cell]:
         """Return shows and clicks of each arm in each segment, as of the table in force."""
         return self.all_released_counts([self.get(key)])[key]

@@ -16,7 +16,7 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, cast, delete, func
 
 from deniable.storage import times
 from deniable.storage.records import Cell, Experiment, Role
-from deniable.storage.schema import counters, samples
+from deniable.storage.schema import counters, experiments, samples
 from deniable.storage.table_counts import ALL_TABLES
 
 
@@ -77,6 +77,17 @@ def decisions(connection: Connection) -> int:
     """Return the number of stored decisions, from the counters."""
     query = select(func.coalesce(func.sum(counters.c.shows), 0)).where(counters.c.metric == 0)
     return int(connection.execute(query).scalar_one())
+
+
+def unobserved(connection: Connection) -> tuple[int, int]:
+    """Return the numbers of started experiments for unobserved visits, and of their decisions."""
+    mine = (~experiments.c.observed, experiments.c.status != "draft")
+    started = connection.execute(select(func.count()).select_from(experiments).where(*mine))
+    ids = select(experiments.c.id).where(*mine)
+    query = select(func.coalesce(func.sum(counters.c.shows), 0)).where(
+        counters.c.metric == 0, counters.c.experiment_id.in_(ids)
+    )
+    return int(started.scalar_one()), int(connection.execute(query).scalar_one())
 
 
 def result_counts(

@@ -65,6 +65,7 @@ def ledger(request: Request, viewer: Reader) -> Response:
         query=_query(asked),
         kinds=ledger_view.KINDS,
         about=about,
+        unobserved=service.experiments.unobserved(),
         total_experiments=about.total or asked["about"],
         statement_page=statements.page,
         statement_pages=max(1, -(-about.total // STATEMENTS)),

@@ -83,6 +83,7 @@ def _page(
         pages=pages(found.total),
         rows=_rows(service, found, monitor.health),
         masks=_masks(service),
+        unobserved=service.experiments.unobserved(),
         live=sum(totals.get(status, 0) for status in LIVE),
         owners=owners,
         tags=tags,

@@ -52,6 +52,11 @@ ROUTES: list[tuple[str, str, Scope]] = [
     ("POST", "/v1/erasures", "privacy"),
     ("POST", "/v1/purges", "privacy"),
     ("GET", "/v1/ledger/log", "audit"),
+    ("GET", "/v1/masks", "read"),
+    ("POST", "/v1/masks", "privacy"),
+    ("POST", "/v1/masks/checkout/end", "privacy"),
+    ("POST", "/v1/masks/checkout/labels", "label"),
+    ("POST", "/v1/masks/checkout/labels/batch", "label"),
 ]
 OPEN = {"/healthz", "/readyz", "/storez", "/metrics"}
 
@@ -65,7 +70,10 @@ def test_the_table_is_complete(site: Site) -> None:
         if path not in OPEN
     }
     filled = {
-        (method, path.replace("{key}", "checkout").replace("{arm}", "old"))
+        (
+            method,
+            path.replace("{key}", "checkout").replace("{arm}", "old").replace("{name}", "checkout"),
+        )
         for method, path in listed
     }
     filled = {(method, path.replace("{key_id}", "0" * 32)) for method, path in filled}

@@ -48,6 +48,23 @@ def test_a_reward_counts_once_and_its_answer_tells_nothing(site: Site) -> None:
     assert sum(cell.clicks for cell in site.service.experiments.counts("checkout")) == 1
 
 
+@pytest.mark.parametrize("path", ["decisions", "decisions/batch"])
+def test_a_browser_may_not_decide_for_unobserved_visits(site: Site, path: str) -> None:
+    site.service.experiments.create("mail", arms=["x", "y"], segments=["a"], observed=False)
+    site.service.experiments.start("mail")
+    visit = {"visitor": "v", "segment": "a"}
+    body = {"visitors": [visit]} if path.endswith("batch") else visit
+    url, own = f"/v1/unobserved/mail/{path}", site.headers("unobserved")
+    refused = site.client.post(url, json=body, headers={**own, "Origin": "https://shop.example"})
+    assert (refused.status_code, refused.headers["content-type"]) == (
+        403,
+        "application/problem+json",
+    )
+    assert "your server only" in refused.json()["detail"]
+    assert site.service.experiments.stored("mail") == (0, 0)
+    assert site.client.post(url, json=body, headers=own).status_code == 200
+
+
 def test_rewards_in_a_batch_count(site: Site) -> None:
     ids = [site.decide(f"v-{n}")["decision"] for n in range(10)]
     body = {"rewards": [{"decision": name, "value": n % 2} for n, name in enumerate(ids)]}
