@@ -12,8 +12,10 @@ from deniable.expectations.prior import Prior
 from deniable.inference.intervals import compare
 from deniable.inference.power import detectable_difference, visitors_until_decided
 from deniable.inference.state import VisitorBatch, new_state, update
+from deniable.inference.verdict import verdict
+from deniable.inference.words import forecast_words
 from deniable.planning.experiment import PlannedExperiment
-from deniable.planning.power import power
+from deniable.planning.power import Decision, power
 
 RATES, ALPHA = (0.10, 0.13), 0.05 / 3
 
@@ -75,14 +77,52 @@ def test_what_cannot_be_decided_takes_for_ever() -> None:
     assert np.isfinite(np.asarray(found)[1])
 
 
+def visitors(decision: Decision) -> int:
+    found = decision.forecast.visitors
+    assert found is not None
+    return found
+
+
 def test_a_plan_uses_the_smallest_segment_and_all_comparisons() -> None:
     even = power(PlannedExperiment(3, 200_000, 2), Prior(0.05, 0.3), per_day=1_000)
     uneven = power(PlannedExperiment(3, 200_000, 2, (0.9, 0.1)), Prior(0.05, 0.3), per_day=1_000)
     assert even.segment is not None
     assert uneven.segment is not None
     assert even.everybody == uneven.everybody
-    assert uneven.segment.visitors == pytest.approx(5 * (even.segment.visitors or 0), rel=0.15)
-    assert even.everybody.days == math.ceil((even.everybody.visitors or 0) / 1_000)
+    assert visitors(uneven.segment) == pytest.approx(5 * visitors(even.segment), rel=0.15)
+    assert even.everybody.forecast.days == math.ceil(visitors(even.everybody) / 1_000)
     single = power(PlannedExperiment(3, 200_000, 1), Prior(0.05, 0.3))
     assert single.segment is None
-    assert (single.everybody.visitors or 0) < (even.everybody.visitors or 0)  # 3 comparisons, not 9
+    assert visitors(single.everybody) < visitors(even.everybody)  # 3 comparisons, not 9
+
+
+@pytest.mark.parametrize("arms", [2, 4])
+def test_planner_and_verdict_forecast_the_same(arms: int) -> None:
+    """An experiment that goes as planned is decided when the planner said."""
+    rate, lift, planned, daily, each = 0.05, 0.2, 400_000, 1_000, 500
+    plan = power(PlannedExperiment(arms, planned, 2), Prior(rate, lift), per_day=daily)
+    assert plan.segment is not None
+    state = new_state(2, arms, horizon=planned / 2, rate=rate)
+    shown = np.full((2, arms), each)
+    clicks = shown * (rate + rate * lift * ((np.arange(arms) == 0) - 0.5))
+    state = update(state, VisitorBatch(np.full((2, arms), 1 / arms), shown, clicks))
+    found = verdict(
+        state,
+        arms=[f"arm-{k}" for k in range(arms)],
+        segments=["a", "b"],
+        default_arm="arm-0",
+        visitors_per_day=daily,
+    )
+    best = [one.forecast for one in found.undecided if one.lift.against == "arm-0"]
+    so_far = int(shown.sum())
+    for one in best:
+        assert one.visitors is not None
+        assert one.visitors + so_far == pytest.approx(visitors(plan.segment), rel=0.02)
+        assert one.days == math.ceil(one.visitors / daily)
+    assert len(best) == 2 * (arms - 1)
+
+
+def test_an_absurd_forecast_is_the_same_words_in_a_plan() -> None:
+    hopeless = power(PlannedExperiment(2, 1_000, 2), Prior(0.001, 0.02), per_day=100)
+    assert forecast_words(hopeless.everybody.forecast) == "not with this traffic"
+    assert hopeless.everybody.detectable is None or hopeless.everybody.detectable > 0.002

@@ -14,6 +14,7 @@ from tests.inference.test_off_policy import only_state
 from deniable.errors import InvalidArgumentError
 from deniable.inference.intervals import compare
 from deniable.inference.off_policy import chosen_value
+from deniable.inference.power import Forecast
 from deniable.inference.state import State, VisitorBatch, new_state, update
 from deniable.inference.verdict import Verdict, verdict
 from deniable.inference.words import sentences
@@ -131,22 +132,35 @@ def test_how_long_until_decided() -> None:
     state = state_of([[0.1, 0.12]], 2000, [[0.5, 0.5]])
     found = judged(state, visitors_per_day=500)
     (item,) = found.undecided
-    assert item.days == pytest.approx(item.visitors / 500)
+    more = item.forecast.visitors
+    assert more is not None
+    assert item.forecast.days == math.ceil(more / 500)
     for share, decided in ((0.97, False), (1.03, True)):
-        shows = np.array([[0.5, 0.5]]) * round(item.visitors * share)
+        shows = np.array([[0.5, 0.5]]) * round(more * share)
         shows = np.round(shows)
         rewards = shows * [[0.1, 0.12]]
         later = update(state, VisitorBatch([[0.5, 0.5]], shows, rewards, rewards))
         assert bool(judged(later).winners) is decided
     idle = " ".join(sentences(judged(state, visitors_per_day=0)))
-    assert f"about {float(f'{item.visitors:.2g}'):,.0f} more visitors" in idle
-    assert f"about {math.ceil(item.visitors / 500):,} more days" in " ".join(sentences(found))
+    assert f"about {float(f'{more:.2g}'):,.0f} more visitors" in idle
+    assert f"about {math.ceil(more / 500):,} more days" in " ".join(sentences(found))
 
 
 def test_equal_arms_are_never_promised_an_end() -> None:
     found = judged(state_of([[0.1, 0.1]], 4000))
-    assert math.isinf(found.undecided[0].visitors)
-    assert "too close to say when" in " ".join(sentences(found))
+    assert found.undecided[0].forecast == Forecast(None, None)
+    assert "not with this traffic: the estimates are too close" in " ".join(sentences(found))
+
+
+def test_an_absurd_forecast_is_no_number() -> None:
+    """Estimates that nearly tie need thousands of times the visitors; a clear one is still forecast."""
+    found = judged(state_of([[0.1, 0.1003], [0.1, 0.12]], 2000), visitors_per_day=500)
+    assert [item.forecast.visitors is None for item in found.undecided] == [True, False]
+    said = sentences(found)
+    assert "Undecided for first-visit; not with this traffic: the estimates are too close." in said
+    assert any(
+        one.startswith("Undecided for returning; if the estimates are right") for one in said
+    )
 
 
 def test_a_retired_arm_is_named_and_out_of_the_contest() -> None:

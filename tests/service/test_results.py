@@ -6,7 +6,9 @@ import csv
 import json
 import math
 import random
+import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,18 @@ import pytest
 from sqlalchemy import update as changing
 from tests.service.support import published, running
 
+from deniable.analysis.alerts import alerts
 from deniable.analysis.evidence import evidence_of
-from deniable.analysis.result_health import health_of
+from deniable.analysis.leaderboard import Leaderboard
+from deniable.analysis.result_health import DrawCheck, Health, health_of
 from deniable.analysis.result_records import Results
 from deniable.errors import InvalidArgumentError
+from deniable.expectations.prior import Prior
 from deniable.inference import intervals
 from deniable.inference.intervals import compare
 from deniable.inference.state import State, VisitorBatch, new_state, update
+from deniable.planning.experiment import PlannedExperiment
+from deniable.planning.power import power
 from deniable.service.drafts import NewArm
 from deniable.service.service import Deniable
 from deniable.storage import experiments, schema, times
@@ -528,3 +535,42 @@ def test_held_out_visitors_tell_whether_personalising_pays(memory: Deniable) -> 
     assert said["pays"][0].startswith("Personalising pays: +")
     assert said["not"][0].startswith("Personalising has not paid so far: −")
     assert not any("retired" in sentence for sentence in said["pays"])
+def test_results_and_overview_forecast_the_same(memory: Deniable) -> None:
+    """At the planned visitors the overview says "time to decide" only where nothing is open."""
+    running(memory, arms=("grey", "green"), segments=["s"], planned_visitors=1_500)
+    visit(memory, random.Random(5), 2_000, rates={"s": (0.40, 0.42)})
+    running(memory, key="clear", arms=("grey", "green"), segments=["s"], planned_visitors=1_500)
+    visit(memory, random.Random(6), 2_000, rates={"s": (0.30, 0.80)}, key="clear")
+
+    def noted(key: str) -> str:
+        experiment = memory.experiments.get(key)
+        learned = memory.experiments.result_health(experiment)
+        check = DrawCheck(100, 100, (50, 50), (50.0, 50.0), (25.0, 25.0))
+        health = {key: Health(check, 1.0, datetime.now(UTC), learned)}
+        board = Leaderboard(experiment, memory.experiments.released_counts(key))
+        (note,) = [one.text for one in alerts(None, [board], health, memory.figures)]
+        return note
+
+    (open_still,) = [
+        one for one in memory.experiments.results("checkout").sentences if "Undecided" in one
+    ]
+    assert noted("checkout") == f"It has seen as many visitors as planned. {open_still}"
+    assert noted("clear") == "It has seen as many visitors as planned. Time to decide."
+
+
+def test_results_compare_the_plan_with_what_came(memory: Deniable) -> None:
+    """The planner at the observed rate says the same smallest difference."""
+    planned = 40_000
+    running(memory, arms=("grey", "green"), segments=["s", "t"], planned_visitors=planned)
+    visit(memory, random.Random(7), 4_000, rates={"s": (0.30, 0.30), "t": (0.30, 0.30)})
+    (said,) = [one for one in memory.experiments.results("checkout").sentences if "Planned" in one]
+    match = re.fullmatch(
+        r"Planned: 40,000 visitors, who decide a difference of ([0-9.]+) points for everybody\. "
+        r"So far: ([0-9,]+)\.",
+        said,
+    )
+    assert match is not None, said
+    found = power(PlannedExperiment(2, planned, 2), Prior(0.30)).everybody.detectable
+    assert found is not None
+    assert float(match[1]) == pytest.approx(100 * found, abs=0.11)
+    assert 3_500 <= int(match[2].replace(",", "")) <= 4_000

@@ -123,7 +123,9 @@ def _of_one(board: Leaderboard, health: Health | None) -> list[Alert]:
             told = f"Only {percent(rewarded)} of the decisions have a reported reward."
             found.append(Alert("note", told, key))
     if _planned_is_over(experiment, board.visitors):
-        found.append(Alert("note", "It has seen as many visitors as planned: time to decide.", key))
+        open_still = health.learned.undecided if health and health.learned else ()
+        what_next = " ".join(open_still) or "Time to decide."
+        found.append(Alert("note", f"It has seen as many visitors as planned. {what_next}", key))
     return found
 
 

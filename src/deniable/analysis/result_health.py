@@ -21,7 +21,7 @@ from deniable.analysis.evidence import (
     first_state,
 )
 from deniable.analysis.result_records import unit_of
-from deniable.analysis.results import ALPHA, guardrails_of
+from deniable.analysis.results import ALPHA, guardrails_of, undecided_of
 from deniable.analysis.small_cells import visible_segments
 from deniable.inference.e_values import draw_evidence
 from deniable.inference.health import drift, sample_ratios
@@ -62,6 +62,7 @@ class ResultHealth:
             few.
         alerts: one sentence each.
         guardrails: one sentence for each metric that got worse.
+        undecided: what the results say about open comparisons, and how long they take.
     """
 
     tables: int
@@ -71,6 +72,7 @@ class ResultHealth:
     delays: tuple[tuple[float, float], ...]
     alerts: tuple[str, ...]
     guardrails: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     @property
     def as_designed(self) -> bool:
@@ -96,7 +98,16 @@ def health_of(connection: Connection, experiment: Experiment) -> ResultHealth:
     alerts += _novelty(settled)
     broken = [text for one in guardrails_of(settled) for text in one.alerts]
     delays = delays_of(connection, experiment)
-    return ResultHealth(tables, worst, chance, log_e, delays, tuple(alerts), tuple(broken))
+    return ResultHealth(
+        tables,
+        worst,
+        chance,
+        log_e,
+        delays,
+        tuple(alerts),
+        tuple(broken),
+        tuple(undecided_of(settled)),
+    )
 
 
 def _draws(evidence: Evidence) -> tuple[int | None, float, float, int]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 
 from deniable._types import JsonObject
+from deniable.inference.power import Forecast
 from deniable.inference.words import Unit
 from deniable.storage.records import Better, Status
 
@@ -74,9 +75,8 @@ class SegmentResult:
         winner: the winning arm, if any.
         visitors: number of visitors; None if a cell is too small to be shown.
         differences: every arm against the default.
-        more_visitors: visitors of the segment needed until it is decided, if the estimates are
-            right; None if that is not foreseeable, or if it is decided.
-        more_days: the same in days, at the current traffic.
+        forecast: how long it takes until it is decided, if the estimates are right; None unless it is
+            undecided.
     """
 
     segment: str
@@ -84,8 +84,7 @@ class SegmentResult:
     winner: str | None
     visitors: int | None
     differences: tuple[Difference, ...]
-    more_visitors: int | None
-    more_days: float | None
+    forecast: Forecast | None
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,17 @@ from deniable.analysis.small_cells import visible_segments
 from deniable.errors import NANO
 from deniable.inference.intervals import Comparisons, compare, segment_shares
 from deniable.inference.off_policy import Value, arm_values
+from deniable.inference.power import detectable_difference, forecast
 from deniable.inference.state import State
 from deniable.inference.verdict import Choice, Lift, Verdict, verdict
-from deniable.inference.words import Unit, keeping, sentences
+from deniable.inference.words import (
+    Unit,
+    forecast_words,
+    keeping,
+    longest,
+    sentences,
+    undecided_words,
+)
 from deniable.storage import times
 from deniable.storage.records import Experiment, Metric, Status
 from deniable.strategies import TABLE_RULES
@@ -53,16 +61,7 @@ def results_of(evidence: Evidence) -> Results:
     alpha = ALPHA / len(experiment.metrics)
     visible = set(visible_segments(evidence.all_shows, [arm.active for arm in experiment.arms]))
     state = evidence.state()
-    names = tuple(arm.key for arm in experiment.arms)
-    found = verdict(
-        state,
-        arms=names,
-        segments=experiment.rows,
-        default_arm=experiment.default_arm,
-        visitors_per_day=_visitors_per_day(evidence),
-        within=_within(state, experiment),
-        alpha=alpha,
-    )
+    found = _verdict(evidence, state, _within(state, experiment))
     shown = _without_small_cells(found, {experiment.rows[i] for i in visible})
     compared = _against_default(state, found.comparisons, experiment, metric, visible)
     unit = unit_of(metric.cap)
@@ -77,7 +76,7 @@ def results_of(evidence: Evidence) -> Results:
         metric=metric.name,
         cap=metric.cap,
         default_arm=experiment.default_arm,
-        sentences=(*_pays(holdout, metric), *_worded(shown, unit, evidence)),
+        sentences=(*_pays(holdout, metric), *_worded(shown, unit, evidence, state)),
         segments=tuple(
             _segment(shown, compared, name, int(state.visitors[j]) if j in visible else None)
             for j, name in enumerate(experiment.rows)
@@ -96,6 +95,28 @@ def results_of(evidence: Evidence) -> Results:
         waiting=evidence.waiting,
         alpha=ALPHA,
         n_comparisons=found.n_comparisons,
+    )
+
+
+def undecided_of(evidence: Evidence) -> list[str]:
+    """Return what the results say about open comparisons, without the rest of them."""
+    experiment = evidence.experiment
+    visible = visible_segments(evidence.all_shows, [arm.active for arm in experiment.arms])
+    found = _verdict(evidence, evidence.state())
+    shown = _without_small_cells(found, {experiment.rows[i] for i in visible})
+    return undecided_words(shown, stopped=experiment.status == "stopped")
+
+
+def _verdict(evidence: Evidence, state: State, within: FloatArray | None = None) -> Verdict:
+    experiment = evidence.experiment
+    return verdict(
+        state,
+        arms=tuple(arm.key for arm in experiment.arms),
+        segments=experiment.rows,
+        default_arm=experiment.default_arm,
+        visitors_per_day=_visitors_per_day(evidence),
+        within=within,
+        alpha=ALPHA / len(experiment.metrics),
     )
 
 
@@ -139,16 +160,39 @@ def _without_small_cells(found: Verdict, visible: set[str]) -> Verdict:
     )
 
 
-def _worded(shown: Verdict, unit: Unit, evidence: Evidence) -> list[str]:
+def _worded(shown: Verdict, unit: Unit, evidence: Evidence, state: State) -> list[str]:
     if evidence.experiment.status == "draft":
         return ["Not started yet."]
     stopped = evidence.experiment.status == "stopped"
     if not TABLE_RULES[evidence.experiment.strategy].bounded:
         shown = replace(shown, retired=())  # without a bound, most arms retire, and soon
     said = sentences(shown, cap=unit.cap, stopped=stopped)
+    said += _plan_and_actual(shown, unit, evidence, state)
     if evidence.waiting:
         said.append(f"{evidence.waiting:,} visitors are not counted yet: rewards may still come.")
     return said
+
+
+def _plan_and_actual(shown: Verdict, unit: Unit, evidence: Evidence, state: State) -> list[str]:
+    """Compare the planned visitors with those so far; the planned ones decide what the planner said."""
+    planned, visitors = evidence.experiment.planned_visitors, int(evidence.all_shows.sum())
+    weight = state.between.weight.sum()
+    if not planned or not weight:
+        return []
+    smallest = detectable_difference(
+        planned,
+        weight_each=1 / (2 * state.n_arms),
+        variance=state.between.variance.sum() / weight,
+        alpha=shown.comparisons.alpha_each,
+    )
+    rest = forecast(
+        max(0, planned - visitors), expected=planned, per_day=_visitors_per_day(evidence)
+    )
+    pace = f", the rest in about {forecast_words(rest, more=True)}" if rest.days else ""
+    return [
+        f"Planned: {planned:,} visitors, who decide a difference of "
+        f"{_amount(float(smallest), unit)} for everybody. So far: {visitors:,}{pace}."
+    ]
 
 
 def _segment(
@@ -159,8 +203,6 @@ def _segment(
 ) -> SegmentResult:
     winner = next((one.arm for one in shown.winners if one.segment == name), None)
     open_here = [one for one in shown.undecided if one.lift.segment == name]
-    longest = max((one.visitors for one in open_here), default=math.inf)
-    days = [one.days for one in open_here if one.days is not None]
     status = (
         "winner"
         if winner is not None
@@ -172,15 +214,13 @@ def _segment(
         if open_here
         else "stuck"
     )
-    known = status == "undecided" and math.isfinite(longest)
     return SegmentResult(
         segment=name,
         status=status,
         winner=winner,
         visitors=visitors,
         differences=compared.get(name, ()),
-        more_visitors=int(longest) if known else None,
-        more_days=max(days) if known and days and math.isfinite(max(days)) else None,
+        forecast=longest([one.forecast for one in open_here]) if status == "undecided" else None,
     )
 
 
@@ -313,10 +353,10 @@ def _stop_rule(shown: Verdict, state: State, unit: Unit, status: Status) -> str:
         return rule
     weights = dict(zip(shown.segments, segment_shares(state, None), strict=True))
     at_stake = sum(weights[place] * stake for place, stake in stakes.items())
-    return f"{rule} At most {_at_most(at_stake, unit)} per visitor are still at stake."
+    return f"{rule} At most {_amount(at_stake, unit)} per visitor are still at stake."
 
 
-def _at_most(share: float, unit: Unit) -> str:
+def _amount(share: float, unit: Unit) -> str:
     return f"{100 * share:.1f} points" if unit.cap is None else f"{unit.cap * share:,.3g}"
 
 

@@ -9,6 +9,7 @@ is `deniable.inference.boundaries.normal_mixture`.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,45 @@ from deniable.inference.intervals import LEAST_VISITORS, least_variance
 
 LONGEST = 1e9
 """A comparison that needs more visitors than this counts as one that will not be decided."""
+
+FORESEEABLE = 100
+"""A comparison that needs more than this many times the visitors so far, or those planned if they are
+more, is not decided with this traffic: the estimate is too uncertain to name a number."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How long a comparison takes, in a plan, in a verdict and on the overview.
+
+    Attributes:
+        visitors: further visitors of the whole experiment; None if it is not decided with this traffic.
+        days: the same in days; None without traffic, or if `visitors` is None.
+    """
+
+    visitors: int | None
+    days: int | None
+
+
+def forecast(
+    needed: float, *, share: float = 1.0, expected: float, per_day: float | None = None
+) -> Forecast:
+    """Return the forecast for a comparison within a segment, or for everybody.
+
+    Args:
+        needed: further visitors of the segment, from `visitors_until_decided`.
+        share: the segment's share of all visitors; 1 for everybody.
+        expected: visitors of the whole experiment: those planned, or those so far if they are more.
+        per_day: visitors of the whole experiment per day.
+
+    >>> forecast(1_000, share=0.25, expected=10_000, per_day=900)
+    Forecast(visitors=4000, days=5)
+    >>> forecast(16e6, expected=68_000, per_day=900)
+    Forecast(visitors=None, days=None)
+    """
+    if share <= 0 or needed / share > FORESEEABLE * expected:
+        return Forecast(None, None)
+    visitors = math.ceil(needed / share)
+    return Forecast(visitors, math.ceil(visitors / per_day) if per_day else None)
 
 
 def visitors_until_decided(

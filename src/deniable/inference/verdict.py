@@ -10,7 +10,6 @@ competes, and the verdict names it. `deniable.inference.words` formats the verdi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,7 +32,7 @@ from deniable.inference.off_policy import (
     best_of_each,
     value_of_cells,
 )
-from deniable.inference.power import visitors_until_decided
+from deniable.inference.power import Forecast, forecast, visitors_until_decided
 from deniable.inference.state import FLOOR, RUNNING, State
 
 
@@ -87,14 +86,11 @@ class Undecided:
 
     Attributes:
         lift: the current estimate.
-        visitors: additional visitors of the segment until it is decided, if the estimate is right
-            and the table stays; infinite if that is not foreseeable.
-        days: the same at the given traffic; None without traffic.
+        forecast: how long it takes, if the estimate is right and the table stays.
     """
 
     lift: Lift
-    visitors: float
-    days: float | None
+    forecast: Forecast
 
 
 @dataclass(frozen=True)
@@ -185,8 +181,8 @@ def verdict(
     >>> lift = found.winners[0].lift
     >>> round(lift.difference, 3), round(lift.low, 3), round(lift.high, 3)
     (0.08, 0.043, 0.117)
-    >>> [(item.lift.segment, item.visitors) for item in found.undecided]
-    [('returning', 111041.0)]
+    >>> [(item.lift.segment, item.forecast.visitors) for item in found.undecided]
+    [('returning', 222082)]
     """
     names = tuple(str(name) for name in check.distinct("arms", arms, 2))
     places = tuple(segments)
@@ -230,12 +226,15 @@ def verdict(
             gained = None if champion == default else lift(j, champion, default)
             best.append(Winner(place, names[champion], gained))
             continue
-        daily = None if traffic is None else traffic * float(weights[j])
         for (a, b), row in rows.items():
             if contends[j, a] and contends[j, b]:  # neither beats the other
-                more = float(waits[j, row])
-                days = None if daily is None else (more / daily if daily > 0 else math.inf)
-                undecided.append(Undecided(lift(j, b, a), more, days))
+                wait = forecast(
+                    float(waits[j, row]),
+                    share=float(weights[j]),
+                    expected=max(float(state.shows.sum()), float(state.horizon.sum())),
+                    per_day=traffic,
+                )
+                undecided.append(Undecided(lift(j, b, a), wait))
     return Verdict(
         winners=tuple(best),
         undecided=tuple(undecided),

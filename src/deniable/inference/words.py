@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from deniable._formatting import listed
-from deniable.inference.verdict import Undecided, Verdict
+from deniable._formatting import counted, listed
+from deniable.inference.power import Forecast
+from deniable.inference.verdict import Verdict
 
 
 def sentences(found: Verdict, *, cap: float | None = None, stopped: bool = False) -> list[str]:
@@ -33,7 +34,7 @@ def sentences(found: Verdict, *, cap: float | None = None, stopped: bool = False
     Keep running: 14.8%.
     Large for everybody: 16.6%.
     Each segment its best arm: 17.0%.
-    Undecided for returning; if the estimates are right, about 110,000 more visitors.
+    Undecided for returning; if the estimates are right, about 220,000 more visitors.
     """
     unit = Unit(cap)
     said = [_who_won(found, unit)]
@@ -44,11 +45,7 @@ def sentences(found: Verdict, *, cap: float | None = None, stopped: bool = False
     if len(known) == len(found.segments):
         decided = "Every segment is decided"
         said.append(f"{decided}." if stopped else f"{decided}; stopping now is safe.")
-    open_still = [item for item in found.undecided if item.lift.segment not in found.too_early]
-    if open_still and stopped:
-        said.append(f"{_undecided(open_still)}.")
-    elif open_still:
-        said.append(_when_decided(open_still))
+    said += undecided_words(found, stopped=stopped)
     if stuck and not stopped:
         said.append(f"No winner will be found for {listed(stuck)} while the table stays as it is.")
     said += [
@@ -135,23 +132,50 @@ def _who_won(found: Verdict, unit: Unit) -> str:
     return f"{number}: {', '.join(f'{arm} for {listed(where)}' for arm, where in places.items())}."
 
 
-def _undecided(undecided: Sequence[Undecided]) -> str:
-    places = tuple(dict.fromkeys(str(item.lift.segment) for item in undecided))
-    return f"Undecided for {listed(places)}"
+def undecided_words(found: Verdict, *, stopped: bool = False) -> list[str]:
+    """Return which segments are undecided, and for how long; nothing about those that are too early."""
+    by_segment: dict[str, list[Forecast]] = {}
+    for item in found.undecided:
+        if item.lift.segment not in found.too_early:
+            by_segment.setdefault(str(item.lift.segment), []).append(item.forecast)
+    if stopped:
+        return [f"Undecided for {listed(tuple(by_segment))}."] if by_segment else []
+    waits = {place: longest(forecasts) for place, forecasts in by_segment.items()}
+    known = {place: wait for place, wait in waits.items() if wait.visitors is not None}
+    never = [place for place in waits if place not in known]
+    said = []
+    if known:
+        when = forecast_words(longest([*known.values()]), more=True)
+        said.append(
+            f"Undecided for {listed(tuple(known))}; if the estimates are right, about {when}."
+        )
+    if never:
+        said.append(
+            f"Undecided for {listed(never)}; {forecast_words(waits[never[0]])}: "
+            "the estimates are too close."
+        )
+    return said
 
 
-def _when_decided(undecided: Sequence[Undecided]) -> str:
-    head = _undecided(undecided)
-    longest = max(item.visitors for item in undecided)
-    if math.isinf(longest):
-        return f"{head}; the arms are too close to say when."
-    days = max((item.days for item in undecided if item.days is not None), default=None)
-    when = (
-        f"{float(f'{longest:.2g}'):,.0f} more visitors"
-        if days is None or math.isinf(days)
-        else f"{math.ceil(days):,} more days"
-    )
-    return f"{head}; if the estimates are right, about {when}."
+def longest(forecasts: Sequence[Forecast]) -> Forecast:
+    """Return the forecast that takes longest; without a number of visitors, it takes for ever."""
+    return max(forecasts, key=lambda one: math.inf if one.visitors is None else one.visitors)
+
+
+def forecast_words(found: Forecast, *, more: bool = False) -> str:
+    """Format how long a comparison takes: days if traffic is known, else visitors.
+
+    >>> forecast_words(Forecast(24_925, 5)), forecast_words(Forecast(24_925, None), more=True)
+    ('5 days', '25,000 more visitors')
+    >>> forecast_words(Forecast(None, None))
+    'not with this traffic'
+    """
+    if found.visitors is None:
+        return "not with this traffic"
+    further = "more " if more else ""
+    if found.days is not None:
+        return counted(found.days, f"{further}day")
+    return f"{float(f'{found.visitors:.2g}'):,.0f} {further}visitors"
 
 
 def _capital(name: str) -> str:

@@ -7,13 +7,15 @@ the arms in contention more often than that, so most decisions come earlier.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from deniable.expectations.prior import Prior
-from deniable.inference.power import detectable_difference, visitors_until_decided
+from deniable.inference.power import (
+    Forecast,
+    detectable_difference,
+    forecast,
+    visitors_until_decided,
+)
 from deniable.planning.experiment import PlannedExperiment
 
 ALPHA = 0.05
@@ -24,15 +26,12 @@ class Decision:
     """When two arms are told apart, for everybody or within one segment.
 
     Attributes:
-        visitors: visitors of the whole experiment until the usual difference is decided; None if that
-            takes more than a billion.
-        days: the same in days; None without traffic, or if `visitors` is None.
+        forecast: visitors of the whole experiment, and days, until the usual difference is decided.
         detectable: the smallest difference of click rates that the planned visitors decide; None if it
             is larger than any that is possible.
     """
 
-    visitors: int | None
-    days: int | None
+    forecast: Forecast
     detectable: float | None
 
 
@@ -55,9 +54,9 @@ def power(planned: PlannedExperiment, rate_prior: Prior, per_day: float | None =
     """Return when the usual difference of two arms is decided, and what the planned visitors can show.
 
     >>> found = power(PlannedExperiment(2, 100_000, 2), Prior(0.05, 0.2), per_day=5_000)
-    >>> found.everybody.visitors, found.everybody.days, round(found.everybody.detectable, 4)
-    (24925, 5, 0.0047)
-    >>> found.segment.visitors, round(found.segment.detectable, 4)
+    >>> found.everybody.forecast, round(found.everybody.detectable, 4)
+    (Forecast(visitors=24925, days=5), 0.0047)
+    >>> found.segment.forecast.visitors, round(found.segment.detectable, 4)
     (45710, 0.0067)
     """
     rate, n_segments = rate_prior.base_rate, planned.n_segments
@@ -83,10 +82,8 @@ def power(planned: PlannedExperiment, rate_prior: Prior, per_day: float | None =
                 members, weight_each=each, variance=rate * (1 - rate), alpha=alpha
             )
         )
-        visitors = math.ceil(needed / share) if np.isfinite(needed) else None
         return Decision(
-            visitors,
-            None if visitors is None or not per_day else math.ceil(visitors / per_day),
+            forecast(needed, share=share, expected=planned.horizon, per_day=per_day),
             least if least < 1 - rate else None,
         )
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from deniable._formatting import counted, listed, short_percent
+from deniable.inference.power import Forecast
+from deniable.inference.words import forecast_words
 from deniable.planning.ladder import NEAR_BEST
 from deniable.planning.plan import Plan, StrategySummary
 from deniable.planning.power import Decision
@@ -150,26 +152,14 @@ def power_words(plan: Plan) -> str:
 def decision_words(decision: Decision) -> str:
     """Say after how many visitors, and days if traffic is known, a comparison is decided.
 
-    >>> decision_words(Decision(visitors=24_925, days=5, detectable=0.005))
+    >>> decision_words(Decision(Forecast(visitors=24_925, days=5), detectable=0.005))
     'after 25,000 visitors (5 days)'
     """
-    if decision.visitors is None:
-        return "only after more than a billion visitors"
-    days = "" if decision.days is None else f" ({counted(decision.days, 'day')})"
-    return f"after {float(f'{decision.visitors:.2g}'):,.0f} visitors{days}"
-
-
-def time_words(decision: Decision) -> str:
-    """Format the time until a comparison is decided: days if traffic is known, else visitors.
-
-    >>> time_words(Decision(24_925, 5, None)), time_words(Decision(24_925, None, None))
-    ('5 days', '25,000 visitors')
-    """
-    if decision.visitors is None:
-        return "never"
-    if decision.days is not None:
-        return counted(decision.days, "day")
-    return f"{float(f'{decision.visitors:.2g}'):,.0f} visitors"
+    found = decision.forecast
+    if found.visitors is None:
+        return forecast_words(found)
+    days = "" if found.days is None else f" ({counted(found.days, 'day')})"
+    return f"after {forecast_words(Forecast(found.visitors, None))}{days}"
 
 
 def detectable_words(plan: Plan, decision: Decision) -> str:

@@ -20,6 +20,7 @@ from deniable._types import JsonObject, Record
 from deniable.charts.planning import PANELS, plan_data
 from deniable.charts.theme import specification
 from deniable.errors import DeniableError, InvalidArgumentError
+from deniable.inference.words import forecast_words
 from deniable.planning import report
 from deniable.planning.arm_plan import arm_cost_words
 from deniable.planning.plan import Plan
@@ -94,7 +95,7 @@ def decisions(planned: Plan) -> list[dict[str, str]]:
     places = {"everybody": power.everybody, "each segment": power.segment}
     known = {where: one for where, one in places.items() if one is not None}
     waits = [
-        {"title": f"Decided for {where}", "value": report.time_words(one), "note": gap}
+        {"title": f"Decided for {where}", "value": forecast_words(one.forecast), "note": gap}
         for where, one in known.items()
     ]
     return waits + [
