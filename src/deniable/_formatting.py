@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import SupportsFloat
 
 
@@ -41,6 +42,22 @@ def short_percent(share: SupportsFloat) -> str:
     ('10%', '12.5%', '1.23%')
     """
     return f"{100 * float(share):.3g}%"
+
+
+def short(value: float, digits: int = 3, sign: str = "") -> str:
+    """A number with this many digits, or as a whole number; never as a power of ten.
+
+    Args:
+        value: the number.
+        digits: how many.
+        sign: "+" to write the sign of a positive number too.
+
+    >>> short(6984.2), short(0.012345), short(12.5, sign="+"), short(0.00001234)
+    ('6,984', '0.0123', '+12.5', '0.0000123')
+    """
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:{sign},.0f}"
+    return f"{Decimal(f'{value:.{digits}g}'):{sign}f}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -535,6 +535,8 @@ def test_held_out_visitors_tell_whether_personalising_pays(memory: Deniable) -> 
     assert said["pays"][0].startswith("Personalising pays: +")
     assert said["not"][0].startswith("Personalising has not paid so far: −")
     assert not any("retired" in sentence for sentence in said["pays"])
+
+
 def test_results_and_overview_forecast_the_same(memory: Deniable) -> None:
     """At the planned visitors the overview says "time to decide" only where nothing is open."""
     running(memory, arms=("grey", "green"), segments=["s"], planned_visitors=1_500)

@@ -147,3 +147,58 @@ def test_captions_are_as_wide_as_their_tables(
         )
     assert widths
     assert all(caption > 0.9 * table for caption, table in widths), widths
+
+
+TOUCHED = """
+[...document.querySelectorAll("button, .button, select, summary, .acts a, .tabs a, .site-header nav a"
+  + ", .crumb a, .pager a, input:not([type=checkbox], [type=radio], [type=range], [type=hidden])")]
+  .filter((one) => one.checkVisibility() && one.getBoundingClientRect().height > 0)
+  .map((one) => [one.outerHTML.slice(0, 90), one.getBoundingClientRect().height])
+"""
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/planner", "/experiments", "/experiments/new", f"/experiments/{EXPERIMENT}",
+     f"/experiments/{EXPERIMENT}/do/stop", "/portfolio", "/settings", "/ledger", "/leak"],
+)  # fmt: skip
+def test_what_is_touched_on_a_phone_is_44_pixels_high(
+    demo_site: Site, browser: Browser, path: str
+) -> None:
+    with tab(browser, demo_site, secret=demo_site.secret("admin"), width=390) as opened:
+        opened.open(path)
+        found = opened.page.evaluate(TOUCHED)
+    assert len(found) > 3
+    assert not [one for one in found if one[1] < 43.5]
+
+
+def test_labels_beside_each_other_stand_in_one_line(demo_site: Site, browser: Browser) -> None:
+    """Also where one field is higher than the other."""
+    with tab(browser, demo_site, secret=demo_site.secret("admin"), width=1200) as opened:
+        opened.open("/experiments/new")
+        top = "name => document.querySelector(`label[for=${name}]`).getBoundingClientRect().top"
+        guardrails, holdout = (
+            opened.page.evaluate(top, name) for name in ("guardrails", "holdout")
+        )
+    assert holdout == pytest.approx(guardrails, abs=2)
+
+
+def test_the_rows_of_a_portfolio_add_up_to_its_totals(demo_site: Site, browser: Browser) -> None:
+    """Two experiments of one layer cost the larger budget: the sum of the column is named too."""
+    with tab(browser, demo_site, secret=demo_site.secret("read"), width=1280) as opened:
+        opened.open("/portfolio")
+        opened.page.get_by_role("button", name="An example").click()
+        opened.page.wait_for_selector("#lines tr:nth-child(5) .saved:not(:empty)")
+        texts = opened.page.locator("#lines .budget").all_text_contents()
+        rows = [float(one.replace(",", "")) for one in texts]
+        spent = opened.page.locator("#spent").text_content() or ""
+        expect(opened.page.locator("#sum-budget")).to_have_text(spent)
+        note = opened.page.locator("#sum-note").text_content() or ""
+        for part in ("regret", "saved"):
+            each = opened.page.locator(f"#lines .{part}").all_text_contents()
+            total = opened.page.locator(f"#sum-{part}").text_content() or ""
+            assert int(total.replace(",", "")) == pytest.approx(
+                sum(int(one.replace(",", "")) for one in each), abs=len(each)
+            )
+    assert sum(rows) > float(spent) + 0.5
+    assert note == f"{sum(rows):.4g} if no layer shared"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -12,9 +14,12 @@ from tests.service.support import published
 from tests.web.site import EXPERIMENT, Site
 
 from deniable._formatting import chance, nats, percent, whole
+from deniable.analysis.history import HistoryPoint
+from deniable.analysis.result_history import result_history
 from deniable.cli import main
 from deniable.service.service import Deniable
 from deniable.storage.sqlite import SqliteStore
+from deniable.web.experiment_charts import _over_time, result_charts
 
 MOMENTS = ("time", "expected", "when", "history")
 """What goes on while nothing happens: the time, and a stored sample of the same totals."""
@@ -169,3 +174,38 @@ def test_only_readers_are_told(site: Site, scope: Any) -> None:
         headers = {"authorization": f"Bearer {site.secret(scope)}", "accept": "application/json"}
         answer = client.get(f"/v1/experiments/{EXPERIMENT}/summary", headers=headers)
     assert answer.status_code == 403
+
+
+def test_charts_of_lifts_share_one_axis_and_totals_draw_no_stairs(service: Deniable) -> None:
+    key = "lifts"
+    service.firm.set(budget=3.0)
+    service.experiments.create(key, arms=["a", "b"], segments=["s", "t"], budget=1)
+    service.experiments.start(key)
+    visits = [(f"v{i}", "st"[i % 2]) for i in range(4_000)]
+    for start in range(0, len(visits), 200):
+        part = visits[start : start + 200]
+        for (_, segment), one in zip(part, service.decide_batch(key, part), strict=True):
+            service.reward(
+                one.id, int(random.Random(one.id).random() < (0.2 + 0.4 * (one.arm == segment)))
+            )
+    published(service, key)
+    history = result_history(service.experiments.evidence(key))
+    charts = [one for one in result_charts(history) if one.name.startswith("lift-")]
+    assert len(charts) == 3
+    (ends,) = charts[0].datasets["ends"]
+    assert all(one.datasets["ends"] == [ends] for one in charts)
+    records = [record for one in charts for record in one.datasets["lifts"]]
+    assert ends == {
+        "low": min(one["low"] for one in records),
+        "high": max(one["high"] for one in records),
+    }
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    totals = [(0, 0), (0, 0), (5, 3), (5, 3), (5, 3), (9, 4), (9, 4)]
+    points = [
+        HistoryPoint(
+            moment + timedelta(minutes=n), a + b, {"a": a, "b": b}, {"a": 0, "b": 0}, 0.0, 0.0
+        )
+        for n, (a, b) in enumerate(totals)
+    ]
+    drawn = _over_time(points, "shows").datasets["totals"]
+    assert [one["total"] for one in drawn if one["arm"] == "a"] == [0, 5, 9, 9]

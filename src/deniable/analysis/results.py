@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from deniable._formatting import short
 from deniable._validation import FloatArray
 from deniable.analysis.evidence import Evidence
 from deniable.analysis.result_records import (
@@ -357,7 +358,7 @@ def _stop_rule(shown: Verdict, state: State, unit: Unit, status: Status) -> str:
 
 
 def _amount(share: float, unit: Unit) -> str:
-    return f"{100 * share:.1f} points" if unit.cap is None else f"{unit.cap * share:,.3g}"
+    return f"{100 * share:.1f} points" if unit.cap is None else short(unit.cap * share)
 
 
 def guardrails_of(evidence: Evidence) -> tuple[Guardrail, ...]:

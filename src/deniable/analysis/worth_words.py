@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deniable._formatting import listed
+from deniable._formatting import listed, short
 from deniable.analysis.worth import Worth, WorthStep
 
 QUESTION = "Does personalising pay?"
@@ -62,7 +62,7 @@ def worth_rows(worth: Worth) -> tuple[tuple[str, ...], ...]:
         (
             step_title(step),
             "no limit" if step.budget is None else f"{step.budget:g}",
-            f"{step.value:.4g}",
+            short(step.value, 4),
             *_gain_cells(step, worth),
         )
         for step in worth.steps
@@ -71,7 +71,7 @@ def worth_rows(worth: Worth) -> tuple[tuple[str, ...], ...]:
 
 def _gain_cells(step: WorthStep, worth: Worth) -> tuple[str, str]:
     if step.step == "one arm":
-        return "", f"{step.value_low:.4g} to {step.value_high:.4g} per visitor"
+        return "", f"{short(step.value_low, 4)} to {short(step.value_high, 4)} per visitor"
     if step.low == step.high == 0:
         return "none", f"“{worth.arm}” for everybody"
     return relative(
@@ -102,4 +102,4 @@ def step_title(step: WorthStep) -> str:
 def relative(gain: float, worth: Worth) -> str:
     """Format a gain in percent of what one arm for everybody brings; as it is if that is nothing."""
     value = abs(worth.one_arm.value)
-    return f"{100 * gain / value:+.1f}%" if value > 1e-9 else f"{gain:+.3g}"
+    return f"{100 * gain / value:+.1f}%" if value > 1e-9 else short(gain, sign="+")

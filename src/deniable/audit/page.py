@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import exp
 from typing import TYPE_CHECKING
 
-from deniable._formatting import counted
+from deniable._formatting import counted, short
 from deniable.audit.checks import Check
 from deniable.audit.exact import ACROSS_TIME, decimal
 from deniable.audit.firm_report import FirmAudit
@@ -151,9 +151,10 @@ def firm_page(found: FirmAudit) -> str:
         promise=(
             f"Whatever a visitor is shown in all experiments of any {days} days together, whoever "
             "watches can change the odds they give to that visitor belonging to any segment by at "
-            f"most the factor e^{budget:g} = {exp(min(budget, 700.0)):.4g}. Experiments without a layer "
-            "add up; of a layer only the visitor's own slot counts. Windows add up, too. Several ids of "
-            "one person, and people who are known to have the same segment, add up at least.",
+            f"most the factor e^{budget:g} = {short(exp(min(budget, 700.0)), 4)}. Experiments "
+            "without a layer add up; of a layer only the visitor's own slot counts. Windows add up, "
+            "too. Several ids of one person, and people who are known to have the same segment, add "
+            "up at least.",
         ),
         picture=None,
         figures=figures,
@@ -258,8 +259,9 @@ def _promise_words(budget: float, across_time: bool) -> tuple[str, ...]:
     return (
         f"A tracker that was {PRIOR:.0%} sure of a visitor's segment can become at most {after:.1%} "
         f"sure after seeing the visitor's variant: its odds move by at most the factor e^{budget:g} = "
-        f"{exp(budget):.4g}. One variant is drawn for each id, once; the visitor keeps it. This holds "
-        "given everything about earlier visitors, if their segments are independent of this one's.",
+        f"{short(exp(budget), 4)}. One variant is drawn for each id, once; the visitor keeps it. This "
+        "holds given everything about earlier visitors, if their segments are independent of this "
+        "one's.",
         "This holds whether or not the tracker knows when the visitor first came."
         if across_time
         else "This holds for a tracker that knows when the visitor first came. For a tracker that does "

@@ -60,7 +60,7 @@ def _ratios(ratios: Sequence[tuple[str, float, float]]) -> ChartType:
     )
     cap = base.mark_tick(color=ACCENT, thickness=3, height=24).encode(x=alt.X("budget:Q"))
     words = base.mark_text(align="left", dx=8, color=INK, fontSize=11)
-    return bars + cap + words.encode(x=alt.X("budget:Q"), text=alt.Text("budget:Q", format=".3~g"))
+    return bars + cap + words.encode(x=alt.X("budget:Q"), text=alt.Text("budget:Q", format=".3~r"))
 
 
 def account_chart(points: Sequence[tuple[str, float, float]], *, width: int) -> ChartType:

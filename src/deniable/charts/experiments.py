@@ -117,7 +117,7 @@ def segment_risks(n_segments: int, cap: float) -> ChartType:
             ),
             tooltip=[
                 alt.Tooltip("segment:N"),
-                alt.Tooltip("risk:Q", title="risk, in nats", format=".4~g"),
+                alt.Tooltip("risk:Q", title="risk, in nats", format=".4~r"),
             ],
         )
     )
@@ -190,8 +190,8 @@ def spending_chart(data: alt.Data | None = None) -> ChartType:
     hovered = hover_points(
         base.encode(y=y),
         alt.Tooltip(f"{HOVER_UNIT}(time):T", title="time (UTC)", format=HOVER_TIME),
-        alt.Tooltip("committed:Q", title="counts, nats", format=".4~g"),
-        alt.Tooltip("budget:Q", title="firm's budget, nats", format=".4~g"),
+        alt.Tooltip("committed:Q", title="counts, nats", format=".4~r"),
+        alt.Tooltip("budget:Q", title="firm's budget, nats", format=".4~r"),
     )
     return (committed.encode(y=y) + limit.encode(y=alt.Y("budget:Q")) + hovered).properties(
         height=200

@@ -16,6 +16,7 @@ import altair as alt
 import numpy as np
 from altair.typing import ChartType
 
+from deniable._formatting import short
 from deniable._types import Record
 from deniable._validation import FloatArray
 from deniable.charts.experiments import ARM_COLOURS
@@ -37,7 +38,6 @@ from deniable.portfolio.curves import IntArray
 from deniable.portfolio.labels import LabelComparison
 from deniable.portfolio.problem import TWO_EXPERIMENTS
 from deniable.portfolio.rules import RuleOutcome, compare_rules
-from deniable.portfolio.words import short
 from deniable.theory.best_budget import best_dynamic_budget
 from deniable.theory.elasticity import dynamic_gain
 
@@ -115,7 +115,7 @@ def allocation_html(found: Allocation, most: int = 25) -> str:
 
 def _cell(value: object) -> str:
     return (
-        f"{value:,.4g}"
+        short(value, 4)
         if isinstance(value, float)
         else f"{value:,}"
         if isinstance(value, int)

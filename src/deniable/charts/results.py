@@ -21,7 +21,8 @@ HEIGHT = 220
 def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
     """Chart lifts against the default arm with their confidence sequences, over visitors.
 
-    Dataset `lifts`: arm, visitors, estimate, low, high.
+    Dataset `lifts`: arm, visitors, estimate, low, high. Dataset `ends`: low and high over all panels,
+    so that their axes are the same.
 
     Args:
         arms: all arms, in declared order, so that their colours do not change.
@@ -38,7 +39,7 @@ def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
         color=_colour(arms, [arm for arm in arms if arm != default]),
     )
     title = "lift, in points" if share else "difference"
-    ends = alt.Y("low:Q", title=title, axis=alt.Axis(format="+,.3~g", tickCount=5))
+    ends = alt.Y("low:Q", title=title, axis=alt.Axis(format="+,.3~r", tickCount=5))
     bands = base.mark_area(opacity=0.18, interpolate="monotone").encode(y=ends, y2=alt.Y2("high:Q"))
     middle = base.encode(y=alt.Y("estimate:Q", title=title))
     lines = middle.mark_line(interpolate="monotone", point=alt.OverlayMarkDef(size=18))
@@ -56,7 +57,16 @@ def lift_sequence(arms: Sequence[str], default: str, share: bool) -> ChartType:
         .mark_rule(color=INK, strokeDash=[4, 3])
         .encode(y=alt.Y("zero:Q", title=title))
     )
-    return alt.layer(nothing, bands, lines, hovered)
+    room = alt.Chart(alt.NamedData("ends")).mark_rule(opacity=0)
+    room = room.encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q"))
+    return alt.layer(nothing, room, bands, lines, hovered)
+
+
+def lift_ends(lifts: Sequence[Record]) -> list[Record]:
+    """Return the dataset `ends` of `lift_sequence`, for the lifts of all panels."""
+    if not lifts:
+        return []
+    return [{"low": min(one["low"] for one in lifts), "high": max(one["high"] for one in lifts)}]
 
 
 def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> ChartType:
@@ -79,7 +89,7 @@ def rates_with_bands(arms: Sequence[str], n_segments: int, share: bool) -> Chart
     scale = alt.Scale(zero=False, nice=True)
     mean = {
         "title": "mean reward",
-        "axis": alt.Axis(format="~%" if share else ",.3~g", tickCount=6),
+        "axis": alt.Axis(format="~%" if share else ",.3~r", tickCount=6),
     }
     spans = base.mark_bar(size=8, opacity=0.35, cornerRadius=2).encode(
         x=alt.X("low:Q", scale=scale, **mean), x2=alt.X2("high:Q")
@@ -157,7 +167,7 @@ def delay_curve(unit: str) -> ChartType:
         ),
     )
     return base.mark_line(point=True, color=BLUE, interpolate="linear") + hover_points(
-        base, alt.Tooltip(f"{unit}:Q", format=",.3~g"), alt.Tooltip("share:Q", format=".0%")
+        base, alt.Tooltip(f"{unit}:Q", format=",.3~r"), alt.Tooltip("share:Q", format=".0%")
     )
 
 
@@ -180,13 +190,14 @@ def lifts_and_rates(
         lifts: records as for `lift_sequence`, with their segment.
         rates: records as for `rates_with_bands`.
     """
-    panels = []
+    panels, ends = [], lift_ends([one for one in lifts if one["segment"] in places])
     for place in places:
         own = [record for record in lifts if record["segment"] == place]
         panel = lift_sequence(arms, default, share).properties(
             title=place or "all segments", width=320, data=alt.Data(values=own)
         )
-        for layer in panel.layer[1:]:
+        panel.layer[1].data = alt.Data(values=ends)
+        for layer in panel.layer[2:]:
             layer.data = alt.Undefined
         panels.append(panel)
     if not rates:
@@ -211,8 +222,8 @@ def _colour(arms: Sequence[str], named: Sequence[str] | None = None) -> alt.Colo
 
 
 def _format(share: bool) -> str:
-    return "+.1f" if share else "+,.3~g"
+    return "+.1f" if share else "+,.3~r"
 
 
 def _level_format(share: bool) -> str:
-    return ".1%" if share else ",.3~g"
+    return ".1%" if share else ",.3~r"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deniable._formatting import short
 from deniable._types import JsonObject
 from deniable.cli.printing import AsJson, ChartFile, check_chart, write_chart
 from deniable.errors import NANO, InvalidArgumentError
@@ -302,7 +303,7 @@ def _optional(extras: Extras, total: str) -> Iterator[Section]:
         curve = extras.curve
         columns = (curve.firm_budgets, curve.total_regret, curve.share_of_gain, curve.shadow_value)
         body = tuple(
-            (f"{budget:.4g}", f"{regret:,.0f}", f"{part:.1%}", f"{price:,.4g}")
+            (f"{budget:.4g}", f"{regret:,.0f}", f"{part:.1%}", short(price, 4))
             for budget, regret, part, price in zip(*columns, strict=True)
         )
         header = ("firm budget", total, "share of the largest gain", "lambda")

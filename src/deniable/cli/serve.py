@@ -37,23 +37,35 @@ def serve(**flags: object) -> None:
         raise InvalidArgumentError(
             "workers", settings.workers, "1 with memory:, which processes cannot share"
         )
-    _check_store(settings)
+    nobody = _check_store(settings)
     processes = f" with {settings.workers} processes" if settings.workers > 1 else ""
-    typer.echo(f"Deniable answers on {server.address(settings)}{processes}")
+    here = server.address(settings)
+    typer.echo(f"Deniable answers on {here}{processes}")
+    if nobody and settings.only != "decide" and not settings.sign_in_header:
+        store = f" --store {settings.store}" if settings.store.startswith("sqlite") else ""
+        typer.echo(
+            "Nobody can sign in yet. Make a link for the first person, then open it:\n"
+            f"  deniable users invite NAME --role admin{store} --url {here}"
+        )
     server.serve(settings, application)
 
 
-def _check_store(settings: Settings) -> None:
-    """Report a store that cannot be opened. Workers wait for one that is down or not migrated."""
+def _check_store(settings: Settings) -> bool:
+    """Return whether it has neither users nor keys. Report a store that cannot be opened.
+
+    Workers wait for one that is down or not migrated.
+    """
     from deniable.service.http import server
 
     try:
         require_expected(settings)
-        server.open_service(settings).close()
+        with server.open_service(settings) as service:
+            return not service.people.all() and not service.keys.all()
     except (StoreUnavailableError, MigrationNeededError) as error:
         if not settings.store.startswith("postgres") and isinstance(error, StoreUnavailableError):
             raise
         typer.echo(f"Deniable waits for its store: {error}", err=True)
+        return False
 
 
 def _parameters() -> list[inspect.Parameter]:

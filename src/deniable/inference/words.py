@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from deniable._formatting import counted, listed
+from deniable._formatting import counted, listed, short
 from deniable.inference.power import Forecast
 from deniable.inference.verdict import Verdict
 
@@ -104,14 +104,14 @@ class Unit:
         """Format a mean reward, given as a share of the cap."""
         if math.isnan(value):
             return "unknown"
-        return f"{100 * value:.1f}%" if self.cap is None else f"{self.cap * value:,.4g}"
+        return f"{100 * value:.1f}%" if self.cap is None else short(self.cap * value, 4)
 
     def change(self, low: float, high: float) -> str:
         """Format the interval of a difference, with typographic minus signs."""
         text = (
             f"{100 * low:+.1f} to {100 * high:+.1f} points"
             if self.cap is None
-            else f"{self.cap * low:+,.3g} to {self.cap * high:+,.3g}"
+            else f"{short(self.cap * low, sign='+')} to {short(self.cap * high, sign='+')}"
         )
         return text.replace("-", "−")
 

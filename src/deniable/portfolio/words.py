@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deniable._formatting import short
 from deniable.errors import NANO
 from deniable.portfolio.allocation import Allocation
 from deniable.portfolio.rules import RuleOutcome
@@ -62,7 +63,7 @@ def next_nat(found: Allocation) -> str:
     'One more nat would save nothing: every experiment has all that helps it.'
     """
     if found.shadow_value > 0:
-        return f"One more nat would save about {found.shadow_value:,.4g} (lambda)."
+        return f"One more nat would save about {short(found.shadow_value)} (lambda)."
     limited = bool((found.at_limit & ~found.has_all).any())
     rest = " or may have" if limited else ""
     return f"One more nat would save nothing: every experiment has all that helps it{rest}."
@@ -88,8 +89,3 @@ def against(value: float, other: float) -> str:
     if abs(share) < 0.0005:
         return "as"
     return f"{abs(share):.1%} {'less' if share > 0 else 'more'} than"
-
-
-def short(value: float) -> str:
-    """A number without digits that nobody reads."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

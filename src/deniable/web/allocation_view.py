@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from deniable._formatting import whole
+from deniable._formatting import short, whole
 from deniable._types import JsonObject, Record
 from deniable.charts.portfolio import (
     MOST_BARS,
@@ -29,7 +29,6 @@ from deniable.portfolio.words import (
     meaning,
     next_gain,
     next_nat,
-    short,
     verdict,
 )
 

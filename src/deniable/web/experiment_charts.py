@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from deniable._formatting import duration, in_nats, nats, percent, whole
+from deniable._formatting import duration, in_nats, nats, percent, short, whole
 from deniable._types import Record
 from deniable.analysis.history import HistoryPoint, regret_curves
 from deniable.analysis.leaderboard import Leaderboard
@@ -22,7 +22,13 @@ from deniable.charts.experiments import (
     segment_risks,
     totals_over_time,
 )
-from deniable.charts.results import delay_curve, lift_sequence, rates_with_bands, traffic_by_arm
+from deniable.charts.results import (
+    delay_curve,
+    lift_ends,
+    lift_sequence,
+    rates_with_bands,
+    traffic_by_arm,
+)
 from deniable.charts.theme import specification
 
 _UNITS = {"shows": "visitors", "clicks": "clicks"}
@@ -60,8 +66,14 @@ def live_charts(board: Leaderboard, summary: ExperimentSummary) -> list[PageChar
 
 
 def _over_time(history: Sequence[HistoryPoint], what: Literal["shows", "clicks"]) -> PageChart:
-    moments = [(one.time, one.shows if what == "shows" else one.clicks) for one in history]
-    last = moments[-1][1]
+    samples = [(one.time, one.shows if what == "shows" else one.clicks) for one in history]
+    last = samples[-1][1]
+    # Totals are released with each table: samples in between, which repeat them, would draw stairs.
+    moments = [
+        sample
+        for number, sample in enumerate(samples)
+        if number in (0, len(samples) - 1) or sample[1] != samples[number - 1][1]
+    ]
     drawn = [*last][:MOST_ARMS]
     most = max(last, key=lambda arm: last[arm])
     noun = "visitors were shown" if what == "shows" else "clicks came from"
@@ -166,14 +178,17 @@ def _lift(figures: ResultHistory, place: str | None) -> PageChart:
         place or "All segments",
         f"Against “{results.default_arm}”, at every look: {said}.",
         specification(lift_sequence, figures.arms, results.default_arm, results.cap == 1),
-        {"lifts": records},
+        {
+            "lifts": records,
+            "ends": lift_ends([one for one in figures.lifts if one["segment"] in figures.places]),
+        },
         {
             "columns": ["Visitors", "Variant", f"Lift ({unit})", "From", "To"],
             "rows": [
                 [
                     whole(one["visitors"]),
                     one["arm"],
-                    *(f"{one[end]:+.3g}" for end in ("estimate", "low", "high")),
+                    *(short(one[end], sign="+") for end in ("estimate", "low", "high")),
                 ]
                 for one in records[::-1]
             ],

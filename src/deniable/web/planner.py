@@ -6,7 +6,7 @@ data and words; the charts stay, and are filled again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO, StringIO
 from typing import Literal
 from urllib.parse import parse_qsl
@@ -16,6 +16,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
+from deniable._formatting import percent, short, whole
 from deniable._types import JsonObject, Record
 from deniable.charts.planning import PANELS, plan_data
 from deniable.charts.theme import specification
@@ -286,12 +287,12 @@ def _tables(planned: Plan, data: Mapping[str, Sequence[Record]]) -> JsonObject:
     return {
         "ladder": {"columns": list(report.LADDER_HEADER), "rows": report.ladder_rows(planned)},
         "expected": _wide(
-            "budget", data["expected"], "budget", "lost", ",.3g", _known(data["expected"], names)
+            "budget", data["expected"], "budget", "lost", short, _known(data["expected"], names)
         ),
         "belief": {"columns": ["belief before", "at most after"], "rows": beliefs},
-        "schedule": _wide("visitor", data["schedule"], "clock", "share", ".1%", names),
+        "schedule": _wide("visitor", data["schedule"], "clock", "share", percent, names),
         "regret": _wide(
-            "budget", data["regret"], "budget", "regret", ",.0f", names, planned.horizon
+            "budget", data["regret"], "budget", "regret", whole, names, planned.horizon
         ),
         "parts": {
             "columns": ["strategy", "part", "clicks"],
@@ -306,7 +307,9 @@ def _tables(planned: Plan, data: Mapping[str, Sequence[Record]]) -> JsonObject:
                 for row in data["parts"]
             ],
         },
-        "elasticity": _wide("budget", data["elasticity"], "budget", "elasticity", ".3f", names),
+        "elasticity": _wide(
+            "budget", data["elasticity"], "budget", "elasticity", "{:.3f}".format, names
+        ),
     }
 
 
@@ -321,20 +324,19 @@ def _wide(
     records: Sequence[Record],
     x: str,
     y: str,
-    form: str,
+    form: Callable[[float], str],
     names: Sequence[str],
     says_nothing_from: float = np.inf,
 ) -> JsonObject:
     """A row for each x, a column for each strategy, about a dozen rows."""
 
     def written(value: float | None) -> str:
-        silent = value is None or value >= says_nothing_from
-        return "says nothing" if silent else f"{value:{form}}"
+        return "says nothing" if value is None or value >= says_nothing_from else form(value)
 
     by_name = {name: [one for one in records if one["strategy"] == name] for name in names}
     names = [name for name in names if by_name[name]]
     found = [by_name[name] for name in names]
     count = len(found[0])
     places = sorted({round(i) for i in np.linspace(0, count - 1, min(12, count))})
-    rows = [[f"{found[0][i][x]:,.4g}", *(written(one[i][y]) for one in found)] for i in places]
+    rows = [[short(found[0][i][x], 4), *(written(one[i][y]) for one in found)] for i in places]
     return {"columns": [label, *names], "rows": rows}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -150,3 +153,20 @@ def test_the_demo_is_marked_and_starts_again(tmp_path: Path) -> None:
         shows = sum(cell.shows for cell in service.experiments.counts("demo-homepage-hero"))
         month = (DAYS - 1) * STEPS_A_DAY * VISITORS_A_STEP * (1 - HOLDOUT - 0.03)
         assert month <= shows <= month + 1_000
+
+
+def test_an_empty_store_says_how_to_sign_in(tmp_path: Path, secret: str) -> None:
+    """With a command that works as printed; a store with a key says nothing."""
+    (tmp_path / "new").mkdir()
+    with serving(tmp_path / "new", lines=3) as server:
+        assert server.output[1].startswith("Nobody can sign in yet.")
+        words = shlex.split(server.output[2].replace("NAME", "ada"))
+        made = subprocess.run(
+            [sys.executable, "-m", *words], capture_output=True, text=True, check=True
+        )
+        link = next(word for word in made.stdout.split() if word.startswith(server.url))
+        assert httpx.get(link, timeout=PATIENCE).status_code == 200
+    with serving(tmp_path) as server:
+        server.process.terminate()
+        assert server.process.stdout is not None
+        assert "sign in" not in server.process.stdout.read()

@@ -136,6 +136,16 @@ function showLines() {
   }
 }
 
+// Experiments of one layer cost only the largest budget among them: the column does not add up to what is spent.
+function showTotals(answer) {
+  const sum = (part) => answered.reduce((total, line) => total + line[part], 0);
+  const alone = sum("budget");
+  text("sum-budget", short(answer.spent));
+  text("sum-note", alone - answer.spent > 1e-6 ? `${short(alone)} if no layer shared` : "");
+  text("sum-regret", number(answer.total));
+  text("sum-saved", number(sum("saved")));
+}
+
 function list() { build(); showLines(); }
 
 // The charts come with the first answer: before, there is nothing to draw.
@@ -170,6 +180,7 @@ function showChart(name, answer) {
 async function showAll(answer) {
   answered = answer.lines;
   showLines();
+  showTotals(answer);
   text("verdict", answer.verdict);
   text("spent", short(answer.spent));
   text("total", number(answer.total));
