@@ -153,7 +153,7 @@ def ladder(
         "contexts": "" if contexts > 1 else "No contexts are given, such as device or country.",
         "unobserved": one_segment or ("" if hidden else "No unobserved visits are given."),
         "label": no_budget,
-        "joint": no_budget or ("" if servable else "Too many arms or segments for its tables."),
+        "joint": no_budget or ("" if servable else "Too many variants or segments for its tables."),
         "no privacy": one_segment,
     }
     before = short_percent(belief_before)
@@ -164,15 +164,15 @@ def ladder(
     served = "all its experiments" if met == 1 else f"all {met:,} experiments"
     others = "a bandit for each context" if contexts > 1 else "one bandit"
     sentences = {
-        "one bandit": "Learns which arm is best for all. No risk.",
+        "one bandit": "Learns which variant is best for all. No risk.",
         "contexts": f"A bandit for each of {contexts} contexts. No risk.",
-        "unobserved": f"Each segment its best arm on {short_percent(share)} of the visits, {others} "
+        "unobserved": f"Each segment its best variant on {short_percent(share)} of the visits, {others} "
         "on the others. No risk.",
         "label": f"A visitor has one private label for {served}. {risk}",
         "joint": f"For this experiment alone. {risk}"
         if met == 1
         else f"{met:,} experiments divide the budget as well as possible: the mean of them. {risk}",
-        "no privacy": "Each segment its best arm, which tells the segment. The ceiling, not an offer.",
+        "no privacy": "Each segment its best variant, which tells the segment. The ceiling, not an offer.",
     }
     budgets = {"label": limit, "joint": limit, "no privacy": None}
     alone = makers["one bandit"]()
