@@ -259,7 +259,7 @@ def ladder_panel() -> ChartType:
     words = base.encode(x=alt.value(2), text=alt.Text("text:N"))
     return alt.layer(
         bars, words.mark_text(align="left", fontSize=11, color=INK, yOffset=-8)
-    ).properties(height=alt.Step(40))
+    ).properties(height=6 * 40)
 
 
 KINDS = {"step": BLUE, "recommended": ACCENT, "ceiling": "#999999"}

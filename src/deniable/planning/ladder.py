@@ -172,7 +172,7 @@ def ladder(
         "joint": f"For this experiment alone. {risk}"
         if met == 1
         else f"{met:,} experiments divide the budget as well as possible: the mean of them. {risk}",
-        "no privacy": "Each segment its best variant, which tells the segment. The ceiling, not an offer.",
+        "no privacy": "Each segment its best variant, which tells the segment. A ceiling, no offer.",
     }
     budgets = {"label": limit, "joint": limit, "no privacy": None}
     alone = makers["one bandit"]()
