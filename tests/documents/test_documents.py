@@ -289,7 +289,7 @@ def test_documents_are_made_from_the_chain_not_from_rows(service: Deniable) -> N
     assert rendering.html(service.documents.again(issued.number)) == before
     draft = " ".join(texts(service.documents.draft("checkout", "dpia")))
     assert "Privacy budget: 2 nats" in draft
-    assert "dynamic strategy" in draft
+    assert "joint strategy" in draft
     assert "Held out" not in draft
     with pytest.raises(BrokenPromiseError, match="not what the ledger says"):
         service.documents.issue("checkout", "statement")
@@ -469,3 +469,77 @@ def test_a_statement_says_what_a_reader_asks_before_signing() -> None:
     assert "rich" not in told
     assert "their names are left out here" in told
     assert "“rich” and “poor”" in " ".join(texts(named))
+
+
+def _labelled(store: Deniable, budget: float = 1) -> None:
+    store.firm.set(budget=9)
+    store.masks.create("interest", segments=["s", "m", "g", "t"], budget=budget)
+    store.experiments.create("banner", arms=["old", "new"], mask="interest")
+    store.experiments.start("banner")
+    store.decide("banner", "v-1", "s")
+
+
+@pytest.mark.parametrize(("budget", "wrong"), [(1, "52.5%"), (3, "13%")])
+def test_the_firms_statement_has_the_figures_of_its_labels(budget: float, wrong: str) -> None:
+    with open_service("memory:") as store:
+        _labelled(store, budget)
+        statement = store.documents.draft(None, "statement")
+        said = " ".join(texts(statement))
+    own = mpmath.exp(budget) / (mpmath.exp(budget) + 3)  # from the formula, not from the channel
+    assert wrong == f"{float(100 * (1 - own)):.3g}%"
+    assert f"For {wrong} of people" in said
+    told = budget * (own - (1 - own) / 3)
+    assert f"another label move by {float(told):.2f} there" in said
+    draw = mpmath.mpf(budget) / 78
+    right = mpmath.exp(draw) / (mpmath.exp(draw) + 1)
+    assert f"moves them by {float(78 * draw * (2 * right - 1)):.2f} in all" in said
+    ceiling = mpmath.exp(budget) / (mpmath.exp(budget) + 9) * 100
+    highest = grids(statement, "10%")[0].rows[0][2]
+    assert 0 <= float(highest.rstrip("%")) - ceiling <= 0.1
+    assert "shown to anybody" in said
+    assert "banner" not in said
+
+
+def test_documents_about_labels_have_the_budget_of_the_mask() -> None:
+    with open_service("memory:") as store:
+        _labelled(store)
+        assert "Privacy budget of the labels" in " ".join(
+            texts(store.documents.draft("banner", "dpia"))
+        )
+        risks = grids(store.documents.draft("banner", "dpia"), "inherent: no measures")[0]
+        assert risks.header[2] == "residual: in all that reads the label"
+        assert risks.rows[2][:3] == ("20%", "100%", "40.5%")
+        entry = store.documents.draft("banner", "registry")
+        assert field(entry, "Epsilon").startswith("1 (")
+        assert field(entry, "Model").startswith(
+            "local: the label is randomized on its own, in one draw"
+        )
+        record = " ".join(texts(store.documents.draft("banner", "record")))
+        assert "by at most the factor 2.72" in record
+        for kind in KINDS:
+            said = " ".join(texts(store.documents.draft("banner", kind)))
+            assert "budget of 0 nats" not in said
+            assert "factor 1 " not in said
+
+
+def test_the_firms_statement_is_issued_made_again_and_adds_experiments_that_read_segments() -> None:
+    with open_service("memory:") as store:
+        with pytest.raises(InvalidArgumentError, match="statement"):
+            store.documents.draft(None, "dpia")
+        store.firm.set(budget=9)
+        with pytest.raises(WrongStateError, match="no labels count"):
+            store.documents.draft(None, "statement")
+    with open_service("memory:") as store:
+        _labelled(store)
+        issued = store.documents.issue(None, "statement", firm="Example Ltd")
+        store.experiments.create("own", arms=["a", "b"], segments=["x", "y"], budget=2)
+        store.experiments.start("own")
+        again = store.documents.again(issued.number)
+        assert "a budget of 3 nats" not in " ".join(texts(again))
+        assert store.documents.verify(rendering.html(again).encode()).sound
+        edited = rendering.html(again).replace("2.72", "1.72")
+        assert not store.documents.verify(edited.encode()).sound
+        later = " ".join(texts(store.documents.draft(None, "statement")))
+        assert "a privacy budget of 3 nats" in later
+        assert "given what earlier people were shown" in later
+        assert store.audits.firm().sound

@@ -79,3 +79,27 @@ def test_pages_say_that_the_budget_is_spent_once(site: Site) -> None:
     with site.signed_in("read") as viewer:
         promise = viewer.get("/ledger/promises/banner").text
         assert "given what earlier people were shown" in promise
+
+
+def test_the_firms_statement_is_issued_from_its_page(site: Site) -> None:
+    with site.signed_in("read", "privacy") as officer:
+        assert 'href="/ledger/promises"' in officer.get("/labels").text
+        assert "a factor of at most 7.39" in officer.get("/ledger/promises").text
+        done = send(
+            officer,
+            "/ledger/promises",
+            "/ledger/promises/documents",
+            kind="statement",
+            firm="Ex Ltd",
+        )
+        assert done.status_code == 303
+        (issued,) = site.service.documents.all()
+        assert (issued.kind, issued.experiment, issued.firm) == ("statement", "", "Ex Ltd")
+        assert issued.number in officer.get("/ledger/promises").text
+        assert (
+            "a factor of at most 7.39"
+            in officer.get(f"/ledger/documents/{issued.number}.html").text
+        )
+        assert officer.get("/ledger").status_code == 200
+    with site.signed_in("read") as viewer:
+        assert "/ledger/promises/documents" not in viewer.get("/ledger/promises").text

@@ -25,7 +25,9 @@ FORMATS = (".html", ".pdf", ".md")
 
 @app.command()
 def document(
-    experiment: Annotated[str, typer.Argument(help="The experiment's key.")] = "",
+    experiment: Annotated[
+        str, typer.Argument(help="The experiment's key (default: the firm's labels).")
+    ] = "",
     kind: Annotated[
         str,
         typer.Option(
@@ -82,13 +84,13 @@ def document(
             _write(
                 service,
                 service.documents.draft(
-                    experiment, kind, firm=firm, height=at, names_segments=segment_names
+                    experiment or None, kind, firm=firm, height=at, names_segments=segment_names
                 ),
                 out,
             )
         else:
             issued = service.documents.issue(
-                experiment, kind, firm=firm, actor=by, names_segments=segment_names
+                experiment or None, kind, firm=firm, actor=by, names_segments=segment_names
             )
             if as_json:
                 print_json(issued)
@@ -114,7 +116,7 @@ def _check_call(
         return
     from deniable.documents.assembly import checked_kind
 
-    if not experiment:
+    if not experiment and kind != "statement":
         raise InvalidArgumentError("experiment", experiment, "the key of an experiment")
     checked_kind(kind)
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from importlib.resources import files
 
 from deniable.documents.content import Document
-from deniable.documents.facts import Ledger, facts_of
+from deniable.documents.facts import Facts, FirmFacts, Ledger, facts_of, firm_facts_of
 from deniable.documents.source import parsed, rendered
 from deniable.errors import InvalidArgumentError, WrongStateError
 
@@ -63,6 +63,8 @@ def checked_kind(kind: str) -> str:
 def document_of(ledger: Ledger, issue: Issue, *, planned: bool = False) -> Document:
     """Make the document; the result depends only on the ledger and the issue.
 
+    A statement without an experiment, or about one on labels, is the firm's about all its labels.
+
     Args:
         ledger: the part of the chain.
         issue: the content of the document's own entry.
@@ -71,14 +73,23 @@ def document_of(ledger: Ledger, issue: Issue, *, planned: bool = False) -> Docum
     Raises:
         WrongStateError: the experiment was never started, but the kind requires it.
     """
-    facts = facts_of(ledger, issue.at)
     name = KINDS[checked_kind(issue.kind)]
+    if not ledger.experiment_id:
+        if issue.kind != "statement":
+            raise InvalidArgumentError("as", issue.kind, "statement, if no experiment is named")
+        return _document("labels", ledger, issue, firm_facts_of(ledger, issue.at))
+    facts = facts_of(ledger, issue.at)
     if facts.started is None and issue.kind not in BEFORE_THE_START and not planned:
         raise WrongStateError(
             f"experiment {facts.key!r} was never started: there is no {name.lower()} of a draft"
         )
-    template = "labels" if issue.kind == "statement" and facts.mask is not None else issue.kind
-    text = rendered(template, {"facts": facts, "issue": issue, "kind": name})
+    if issue.kind == "statement" and facts.mask is not None:
+        return _document("labels", ledger, issue, firm_facts_of(ledger, issue.at))
+    return _document(issue.kind, ledger, issue, facts)
+
+
+def _document(template: str, ledger: Ledger, issue: Issue, facts: Facts | FirmFacts) -> Document:
+    text = rendered(template, {"facts": facts, "issue": issue, "kind": KINDS[issue.kind]})
     title, cover, sections = parsed(text)
     return Document(
         kind=issue.kind,

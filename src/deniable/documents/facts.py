@@ -26,16 +26,18 @@ class Share:
     """An experiment's share of the firm's budget.
 
     Attributes:
-        key: the experiment; empty for a debit of a restored store.
+        key: the experiment, or "labels of" a mask; empty for a debit of a restored store.
         nano: the amount.
         layer: its layer, or None.
         until: when it stops counting; None while it runs or is paused.
+        mask: the entry of the mask, if it is one.
     """
 
     key: str
     nano: int
     layer: str | None
     until: datetime | None
+    mask: Entry | None
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,17 @@ class FirmAccount:
     @property
     def experiments(self) -> int:
         """Number of experiments that count."""
-        return sum(bool(share.key) for share in self.shares)
+        return sum(bool(share.key) and share.mask is None for share in self.shares)
+
+    @property
+    def masks(self) -> tuple[Entry, ...]:
+        """The entries of the masks that count."""
+        return tuple(share.mask for share in self.shares if share.mask is not None)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether anything besides masks counts: experiments that read segments add up with labels."""
+        return any(share.nano and share.mask is None for share in self.shares)
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,38 @@ class RecordedAudit:
     sound: bool
     verdict: str
     decisions: int
+
+
+@dataclass(frozen=True)
+class FirmFacts:
+    """All facts about the firm's labels.
+
+    Attributes:
+        height: the last entry that was read.
+        head: its hash, in hexadecimal.
+        at: the time of the account.
+        account: the firm's account; None without a budget.
+        firm: the firm's settings: name, contact, purpose and legal basis, where they are given.
+        masks: the entries of the masks.
+    """
+
+    height: int
+    head: str
+    at: datetime
+    account: FirmAccount | None
+    firm: Mapping[str, str]
+    masks: tuple[Entry, ...]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether experiments that read segments count too."""
+        return self.account is not None and self.account.bounded
+
+    @property
+    def budget_nano(self) -> int:
+        """What everything together may tell: the masks, and experiments that read segments."""
+        labels = sum(entry.amount_nano for entry in self.masks)
+        return self.account.counting_nano if self.account and self.account.bounded else labels
 
 
 @dataclass(frozen=True)
@@ -133,10 +177,9 @@ class Facts:
     unobserved: int = 0
 
     @property
-    def bounded_account(self) -> bool:
-        """Whether anything besides masks counts: experiments that read segments add up with labels."""
-        shares = () if self.account is None else self.account.shares
-        return any(share.nano and not share.key.startswith("labels of ") for share in shares)
+    def budget_nano(self) -> int:
+        """The budget of what the experiment shows: its own, or that of the labels it reads."""
+        return self.promise.budget_nano if self.mask is None else self.mask.amount_nano
 
     @property
     def key(self) -> str:
@@ -185,7 +228,7 @@ class Ledger:
         entries: oldest first, each checked against its link; table entries only of this experiment.
         head: the hash of the chain's last entry at that height, in hexadecimal.
         height: its position.
-        experiment_id: the experiment.
+        experiment_id: the experiment; empty for the firm.
         tables: the recorded tables, each matching the digest in its entry.
     """
 
@@ -260,6 +303,29 @@ def _unobserved(entries: Sequence[Entry]) -> int:
     return sum(not observed[e.experiment_id] for e in entries if e.kind == "start")
 
 
+def firm_facts_of(ledger: Ledger, at: int) -> FirmFacts:
+    """Return the facts about the firm's labels: masks that count, else that of the ledger's experiment.
+
+    Raises:
+        WrongStateError: there is no such mask.
+    """
+    account = _account(ledger.entries, at)
+    masks = () if account is None else account.masks
+    if not masks and ledger.experiment_id:
+        mask = facts_of(ledger, at).mask
+        masks = () if mask is None else (mask,)
+    if not masks:
+        raise WrongStateError("no labels count in the firm's account, so there is nothing to state")
+    return FirmFacts(
+        height=ledger.height,
+        head=ledger.head,
+        at=as_datetime(at),
+        account=account,
+        firm=firm_texts(ledger.entries),
+        masks=masks,
+    )
+
+
 def firm_texts(entries: Sequence[Entry]) -> Mapping[str, str]:
     """Return what the firm's newest settings say about it; empty where nothing is given."""
     names = ("name", "contact", "purpose", "legal_basis")
@@ -300,13 +366,15 @@ def _account(entries: Sequence[Entry], at: int) -> FirmAccount | None:
         for entry in entries
         if entry.experiment_id is not None and entry.detail.keys() & {"key", "mask"}
     }
+    masks = {entry.experiment_id: entry for entry in entries if entry.kind == "mask"}
     shares = []
     for life in found.lives:
         until = counts_until(life, found.settings)
         if until is None or until > at:
             ends = None if until is None else as_datetime(until)
             key = "" if life.experiment_id is None else keys.get(life.experiment_id, "")
-            shares.append(Share(key, life.cost_nano, life.layer, ends))
+            mask = masks.get(life.experiment_id)
+            shares.append(Share(key, life.cost_nano, life.layer, ends, mask))
     setting = found.settings[-1]
     return FirmAccount(
         budget_nano=setting.budget_nano,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from math import log, tanh
 
 from deniable._formatting import listed
 from deniable.errors import NANO
@@ -113,6 +114,41 @@ def _percent(share: Fraction, digits: int, rounding: str) -> Decimal:
     scaled = share * 100 * 10**digits
     whole = scaled.__ceil__() if rounding == ROUND_CEILING else scaled.__floor__()
     return Decimal(whole).scaleb(-digits)
+
+
+def mean_log_odds(own: str, other: str) -> str:
+    """Return how far a label moves the log-odds of the truth against another group, on average.
+
+    Args:
+        own: chance of the own label, out of 2^64 in hexadecimal.
+        other: chance of each other label.
+
+    The formula is (own - other) log(own / other): 2.48 for four labels at budget 3.
+
+    >>> mean_log_odds("deb9f7bbdce7c22b", "0b16ad9a0bb2bf47")
+    '2.48'
+    """
+    p, q = int(own, 16) / SPACE, int(other, 16) / SPACE
+    return f"{(p - q) * log(p / q):.2f}"
+
+
+def divided_log_odds(nano: int, n: int) -> str:
+    """Return the same for n draws between two versions that divide a budget: b tanh(b / 2n).
+
+    >>> divided_log_odds(3_000_000_000, 78)
+    '0.06'
+    """
+    budget = nano / NANO
+    return f"{budget * tanh(budget / (2 * n)):.2f}"
+
+
+def wrong(own: str) -> Fraction:
+    """Return the share of people whose label is not that of their group.
+
+    >>> float(round(wrong("79b1a4eec500ab94"), 3))
+    0.525
+    """
+    return 1 - Fraction(int(own, 16), SPACE)
 
 
 def share(chance: int) -> Fraction:

@@ -149,9 +149,11 @@ def _environment() -> Environment:
         at_most=limits.at_most,
         counted=counted,
         day=limits.day,
+        divided_log_odds=limits.divided_log_odds,
         factor=limits.factor,
         highest=limits.highest,
         lowest=limits.lowest,
+        mean_log_odds=limits.mean_log_odds,
         moment=limits.moment,
         name=limits.name,
         names=limits.names,
@@ -159,6 +161,7 @@ def _environment() -> Environment:
         percent=short_percent,
         share=limits.share,
         unit=limits.unit,
+        wrong=limits.wrong,
     )
     made.globals.update(
         most_listed=limits.MOST_LISTED,

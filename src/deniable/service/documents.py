@@ -42,8 +42,8 @@ class Issued:
     Attributes:
         number: year and count, such as 2026-0007.
         kind: statement, dpia, registry or record.
-        experiment: the experiment's key, per the chain.
-        experiment_id: the experiment's id, 32 hexadecimal digits.
+        experiment: the experiment's key, per the chain; empty for the firm's statement.
+        experiment_id: the experiment's id, 32 hexadecimal digits, or empty.
         height: the last entry that it was made from.
         seq: the number of its own entry.
         issued_at: time of issue.
@@ -94,12 +94,18 @@ class Documents:
         self._store = store
 
     def issue(
-        self, key: str, kind: str, *, firm: str = "", actor: str = "", names_segments: bool = True
+        self,
+        key: str | None,
+        kind: str,
+        *,
+        firm: str = "",
+        actor: str = "",
+        names_segments: bool = True,
     ) -> Issued:
-        """Assign a number to a document about an experiment and record it in the ledger.
+        """Assign a number to a document and record it in the ledger.
 
         Args:
-            key: the experiment.
+            key: the experiment; None for the firm's statement about its labels.
             kind: statement, dpia, registry or record.
             firm: the firm's name; defaults to that in the firm's settings, or a line to fill in.
             actor: who issues it; defaults to the current actor (`deniable.storage.commitments`).
@@ -107,7 +113,7 @@ class Documents:
 
         Raises:
             UnknownNameError: there is no such experiment.
-            WrongStateError: it was never started.
+            WrongStateError: it was never started, or the firm has no labels.
             BrokenPromiseError: its row or its tables disagree with the ledger.
         """
         from deniable.documents.assembly import Issue, checked_kind, document_of, layout
@@ -119,10 +125,10 @@ class Documents:
         # After a long silence the account's time is that of the last entry, and so would be the date.
         self._store.retried(commitments.beat)
         with self._store.read() as connection:
-            experiment = experiments.by_key(connection, key)
             commitments.check_complete(connection)
-            promises.check(connection, experiment)
-            ledger = _ledger(connection, bytes.fromhex(experiment.id))
+            if key is not None:
+                promises.check(connection, experiments.by_key(connection, key))
+            ledger = _ledger(connection, _identity(connection, key))
         firm = firm or firm_texts(ledger.entries)["name"]
         # Raises if the document cannot be made, before a number is used up.
         document_of(ledger, Issue(kind, "", firm, actor, ledger.entries[-1].recorded_at))
@@ -142,7 +148,7 @@ class Documents:
                 "names_segments": names_segments,
                 **_digests(document),
             }
-            commitments.append(connection, KIND, ledger.experiment_id, 0, detail, at)
+            commitments.append(connection, KIND, ledger.experiment_id or None, 0, detail, at)
             return int(connection.execute(select(func.max(rows.c.seq))).scalar_one())
 
         seq = self._store.retried(work)
@@ -150,7 +156,7 @@ class Documents:
             return _issued(connection, rows.c.seq == seq)[0]
 
     def all(self, key: str | None = None) -> list[Issued]:
-        """Return issued documents, oldest first, of one experiment or of all."""
+        """Return issued documents, oldest first, about one experiment or all of them."""
         with self._store.read() as connection:
             if key is None:
                 return _issued(connection)
@@ -189,7 +195,7 @@ class Documents:
 
     def draft(
         self,
-        key: str,
+        key: str | None,
         kind: str,
         *,
         firm: str = "",
@@ -200,7 +206,7 @@ class Documents:
         """Make an unnumbered document that is not recorded in the ledger.
 
         Args:
-            key: the experiment.
+            key: the experiment; None for the firm's statement about its labels.
             kind: statement, dpia, registry or record.
             firm: the firm's name.
             height: make it as of this ledger entry and its time; defaults to the newest.
@@ -213,8 +219,7 @@ class Documents:
         checked_kind(kind)
         firm = _text("firm", firm)
         with self._store.read() as connection:
-            experiment = experiments.by_key(connection, key)
-            ledger = _ledger(connection, bytes.fromhex(experiment.id), height)
+            ledger = _ledger(connection, _identity(connection, key), height)
             at = (
                 commitments.account_time(connection)
                 if height is None
@@ -249,7 +254,7 @@ class Documents:
         from deniable.documents.assembly import layout
 
         summary = (
-            f"This is document {issued.number} ({issued.kind} about {issued.experiment}), "
+            f"This is document {issued.number} ({issued.kind} about {_subject(issued)}), "
             f"unchanged: its SHA-256 is in entry {issued.seq} of the ledger"
         )
         if issued.layout != layout():
@@ -278,7 +283,7 @@ class Documents:
         printed = rendering.pdf(self.again(issued.number), issued.issued_at)
         if printed == content:
             words = (
-                f"This is document {issued.number} ({issued.kind} about {issued.experiment}), as this "
+                f"This is document {issued.number} ({issued.kind} about {_subject(issued)}), as this "
                 f"Chromium prints it from the ledger at entry {issued.height}."
             )
             return FileCheck(True, words, issued)
@@ -302,6 +307,10 @@ class Documents:
         return document_of(ledger, issue)
 
 
+def _subject(issued: Issued) -> str:
+    return issued.experiment or "the firm"
+
+
 def _digests(document: Document) -> dict[str, str]:
     from deniable.documents import rendering
 
@@ -310,6 +319,11 @@ def _digests(document: Document) -> dict[str, str]:
         "html": sha256(rendering.html(document).encode()).hexdigest(),
         "markdown": sha256(rendering.markdown(document).encode()).hexdigest(),
     }
+
+
+def _identity(connection: Connection, key: str | None) -> bytes:
+    """Return an experiment's id; empty for the firm."""
+    return b"" if key is None else bytes.fromhex(experiments.by_key(connection, key).id)
 
 
 def _ledger(connection: Connection, experiment_id: bytes, height: int | None = None) -> Ledger:

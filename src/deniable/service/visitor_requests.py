@@ -130,15 +130,18 @@ class VisitorRequests:
         return {experiment.key: decision for experiment, decision in self.known(visitor, context)}
 
     def known(self, visitor: str, context: str | None = None) -> list[tuple[Live, Decision]]:
-        """Like `decisions`, with details of the experiments. Always takes three statements.
+        """Like `decisions`, with details of the experiments.
 
-        Once an hour, another one records the answer before it is given.
+        Takes two statements, and one for masks if a live experiment has one. Once an hour, another
+        one records the answer before it is given.
         """
         checked_visitor(visitor)
         with self._store.read() as connection:
-            used = {mask.name: mask.id for mask in masks.everything_masked(connection)}
+            arms = connection.execute(_LIVE).all()
+            masked = masks.everything_masked(connection) if any(row.mask for row in arms) else []
+            used = {mask.name: mask.id for mask in masked}
             live: dict[bytes, Live] = {}
-            for identity, key, budget_nano, mask, contexts, arm in connection.execute(_LIVE):
+            for identity, key, budget_nano, mask, contexts, arm in arms:
                 if identity not in live:
                     counts = identity if budget_nano else used.get(mask)
                     live[identity] = Live(key, counts, json.loads(contexts), [])

@@ -15,7 +15,7 @@ from deniable.report.save import can_print
 from deniable.service.http.auth import service_of
 from deniable.storage.commitments import actor_in_words, current_actor
 from deniable.web import ledger_view, responses
-from deniable.web.access import PrivacySubmission, Reader
+from deniable.web.access import Form, PrivacySubmission, Reader
 
 router = APIRouter(prefix="/ledger", include_in_schema=False)
 
@@ -54,9 +54,37 @@ def statement(request: Request, viewer: Reader, key: str) -> Response:
     )
 
 
+@router.get("/promises")
+def firm_statement(request: Request, viewer: Reader) -> Response:
+    """The firm's statement about its labels as of now, to sign."""
+    service = service_of(request)
+    made = service.documents.draft(None, "statement")
+    return responses.show(
+        request,
+        "labels_statement.html",
+        viewer,
+        sections=[section for section in made.sections if not section.paper],
+        height=made.height,
+        documents=[issued for issued in service.documents.all() if not issued.experiment][::-1],
+        kinds={"statement": KINDS["statement"]},
+        can_print=can_print(),
+        firm_name=service.firm.settings().name,
+    )
+
+
+@router.post("/promises/documents")
+async def issue_firm_statement(request: Request, form: PrivacySubmission) -> Response:
+    """Issue the firm's statement."""
+    return await _issue(request, None, form)
+
+
 @router.post("/promises/{key}/documents")
 async def issue(request: Request, key: str, form: PrivacySubmission) -> Response:
     """Issue a document: it takes a number and an entry of the ledger."""
+    return await _issue(request, key, form)
+
+
+async def _issue(request: Request, key: str | None, form: Form) -> Response:
     issued = await asyncio.to_thread(
         service_of(request).documents.issue,
         key,
@@ -65,7 +93,7 @@ async def issue(request: Request, key: str, form: PrivacySubmission) -> Response
         actor=actor_in_words(current_actor()),
         names_segments=not form.text("unnamed"),
     )
-    place = f"/ledger/promises/{issued.experiment}#documents"
+    place = f"/ledger/promises{'' if key is None else f'/{key}'}#documents"
     told = f"Issued {issued.number}: {KINDS[issued.kind].lower()}, entry {issued.seq} of the audit log."
     return responses.redirect(request, place, told)
 

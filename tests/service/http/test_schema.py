@@ -38,6 +38,7 @@ BEYOND_JSON_SCHEMA = {
     "POST /v1/experiments/{key}/notes",
     "POST /v1/firm",
     "POST /v1/keys",
+    "POST /v1/masks",
     "POST /v1/plan",
 }
 """Arms and segments that differ, printable names, a reason where a budget is raised, shares that add up:
