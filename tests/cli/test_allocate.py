@@ -48,7 +48,7 @@ def test_in_a_process_of_its_own(portfolio: str) -> None:
         "19.5% less",
         "57.7% less",
         "lambda",
-        "276.7",
+        "277",
         "Certified: at most",
         "equal split",
     ):

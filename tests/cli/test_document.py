@@ -89,7 +89,7 @@ def test_the_list(url: str, call: Call) -> None:
         (("nothing", "--as", "statement"), "no experiment is called 'nothing'"),
         (("checkout", "--as", "poem"), "one of statement, dpia, registry, record"),
         (("checkout",), "one of statement, dpia, registry, record"),
-        (("--as", "statement"), "the key of an experiment"),
+        (("--as", "statement"), "no labels count in the firm's account"),
         (("later", "--as", "statement"), "'later' was never started"),
         (("later", "--as", "record", "--draft"), "'later' was never started"),
         (("--number", "2019-0001"), "no document is called '2019-0001'"),
