@@ -78,7 +78,9 @@ def test_a_switched_off_arm_makes_a_second_version(service: Deniable) -> None:
 
 
 def test_arms_changed_in_the_store_are_caught(service: Deniable) -> None:
-    service.experiments.create("e", arms=["one", "two"], segments=["a", "b"], budget=0.5)
+    service.experiments.create(
+        "e", arms=["one", "two"], segments=["a", "b"], budget=0.5, strategy="dynamic"
+    )
     service.experiments.start("e")
     run(service, "e", 3_000)
     with service._store.begin() as connection:
