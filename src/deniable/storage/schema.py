@@ -293,7 +293,7 @@ api_keys = Table(
     Column("id", LargeBinary(16), primary_key=True),
     Column("label", Text, nullable=False),
     Column("secret_hash", LargeBinary(32), nullable=False, unique=True),
-    Column("scopes", String(64), nullable=False),
+    Column("scopes", String(128), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("revoked_at", BigInteger),
     Column("last_used_hour", Integer),  # since 1970; one write per hour instead of per request

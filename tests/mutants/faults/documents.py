@@ -63,8 +63,8 @@ FAULTS = (
     ),
     Fault(
         "service/documents.py",
-        "            promises.check(connection, experiment)\n",
-        "",
+        "promises.check(connection, experiments.by_key(connection, key))",
+        "pass",
         "documents are issued about rows that somebody changed",
         CHAIN,
     ),
