@@ -52,4 +52,4 @@ def test_short_keys_are_refused(url: str, tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("budget", [0.1, 0.3, 1e-10, 2.0000000009])
 def test_the_firms_limit_is_rounded_down(budget: float) -> None:
     with open_service("memory:") as service:
-        assert service.firm.set(budget=budget).budget_nano == int(Fraction(budget) * 10**9)
+        assert service.firm.set(budget=budget).budget_nano == int(Fraction(str(budget)) * 10**9)
