@@ -175,13 +175,13 @@ def test_the_form_of_a_new_experiment_offers_it() -> None:
 from types import SimpleNamespace
 from deniable.strategies import STRATEGIES
 from deniable.web import responses
-from deniable.web.experiments import FIELDS
+from deniable.web.experiments import FIELDS, LABELS
 somebody = SimpleNamespace(
     form_token="0", caller=SimpleNamespace(label="somebody", scopes=("admin",)), may=lambda _scope: True
 )
 empty = dict.fromkeys(FIELDS, "")
 words = responses.rendered("experiment_new.html", given=empty, wrong=empty, viewer=somebody,
-                         usual="dynamic", strategies=list(STRATEGIES.values()), demo=False,
+                         usual="dynamic", strategies=list(STRATEGIES.values()), labels=LABELS, demo=False,
                          messages=[], path="/experiments/new", editing=None)
 print('value="toy"' in words)
 """

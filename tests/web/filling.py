@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import text
+from tests.service.support import published
 
 from deniable.service.service import Deniable
 
@@ -36,6 +37,7 @@ def fill(service: Deniable, experiments: int, decisions: int) -> None:
             planned_visitors=1_000_000,
         )
         service.experiments.start(made.key)
+        published(service, made.key)  # figures for people are as of the last table
         share, values = decisions // experiments, {"experiment": bytes.fromhex(made.id)}
         with service._store.begin() as connection:
             connection.execute(text(_DECISIONS), {**values, "number": share})
