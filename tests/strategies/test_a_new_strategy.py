@@ -181,8 +181,8 @@ somebody = SimpleNamespace(
 )
 empty = dict.fromkeys(FIELDS, "")
 words = responses.rendered("experiment_new.html", given=empty, wrong=empty, viewer=somebody,
-                         usual="dynamic", strategies=list(STRATEGIES.values()), labels=LABELS, demo=False,
-                         messages=[], path="/experiments/new", editing=None)
+                         usual="dynamic", strategies=list(STRATEGIES.values()), demo=False,
+                         labels=LABELS, messages=[], path="/experiments/new", editing=None)
 print('value="toy"' in words)
 """
     )

@@ -48,7 +48,7 @@ class Issue:
         """Return a pseudonym of who issued it; the ledger's entry has the name.
 
         >>> Issue("statement", "2026-0001", "", "ada", 0).staff("00" * 32)
-        'person 3d8bfa'
+        'person 12d806'
         """
         return f"person {sha256(f'{head} {self.actor}'.encode()).hexdigest()[:6]}"
 
