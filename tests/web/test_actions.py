@@ -158,7 +158,9 @@ def test_add_a_segment_and_an_arm(site: Site, browser: Browser) -> None:
         page.get_by_role("button", name="Add a variant").click()
         expect(page.get_by_role("status")).to_contain_text("can get the new variant")
         expect(page.locator("#leaderboard")).to_contain_text("purple")
-        expect(page.locator("#timeline")).to_contain_text("Variant added: purple; version 2, given the")
+        expect(page.locator("#timeline")).to_contain_text(
+            "Variant added: purple; version 2, given the"
+        )
         expect(page.locator(".lead").first).to_contain_text("given the time")
         opened.open(f"/ledger/promises/{EXPERIMENT}")
         expect(page.locator("main")).to_contain_text("a version was added")

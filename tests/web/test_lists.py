@@ -105,6 +105,7 @@ def test_drafts_are_edited_duplicated_and_removed(site: Site) -> None:
     )
     with site.signed_in("admin") as client:
         form = {"arms": "a: First\nc", "segments": "s\nt", "budget": "0,25", "strategy": "dynamic"}
+        form["holdout"] = "10"
         answer = send(client, "/experiments/mine/edit", "/experiments/mine/edit", **form)
         assert answer.status_code == 303
         found = service.experiments.get("mine")

@@ -92,7 +92,7 @@ def test_legends_of_long_names_have_one_column_on_phones(demo_site: Site, browse
 
 
 def test_the_checks_of_an_audit_are_in_a_card(demo_site: Site, browser: Browser) -> None:
-    with tab(browser, demo_site, secret=demo_site.secret("read"), width=1280) as opened:
+    with tab(browser, demo_site, secret=demo_site.secret("admin"), width=1280) as opened:
         opened.open(f"/ledger/promises/{EXPERIMENT}/audit")
         opened.assert_well_behaved()
         assert opened.page.locator(".card table").count() == 1
