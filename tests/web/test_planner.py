@@ -404,7 +404,7 @@ def test_a_draft_from_a_plan(busy_site: Site, browser: Browser) -> None:
         opened.open("/planner?arms=3&visitors=50000&segments=2&prior=20&budget=1")
         move(opened, 1.25)
         page.get_by_label("Name").fill("from-a-plan")
-        page.get_by_label("Arms, one per line").fill("old\nnew\nother")
+        page.get_by_label("Variants, one per line").fill("old\nnew\nother")
         page.get_by_role("button", name="Create the draft").click()
         expect(page.get_by_role("status")).to_contain_text("from-a-plan is a draft")
         opened.assert_well_behaved()
