@@ -51,7 +51,7 @@ def test_the_chart_of_a_tab_waits_until_it_is_opened(demo_site: Site, browser: B
     """However near it is: the window is high enough for the whole page."""
     with tab(browser, demo_site, secret=demo_site.secret("read"), width=1280) as opened:
         page = opened.page
-        page.set_viewport_size({"width": 1280, "height": 4000})
+        page.set_viewport_size({"width": 1280, "height": 6000})
         opened.open(PAGE)
         assert unseen(page, "#part-results") == []
         assert unseen(page, "#part-privacy") == ["risks-chart"]
@@ -69,7 +69,7 @@ def test_charts_of_a_closed_part_are_drawn_with_the_latest_data(
     pictures = []
     with tab(browser, demo_site, secret=demo_site.secret("read"), width=1280) as opened:
         page = opened.page
-        page.set_viewport_size({"width": 1280, "height": 4000})
+        page.set_viewport_size({"width": 1280, "height": 6000})
         for first, last in ((3, 1), (1, 1)):
             opened.open(f"{plan}&budget={first}")
             assert unseen(page, "#mathematics") == list(names)
